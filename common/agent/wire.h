@@ -1,0 +1,29 @@
+/* What gateway and agent agree on beyond the public API (contract/execd.md): how a held agent is
+ * started and claimed. Constants only.
+ *
+ * A container starts as
+ *     execd --held --id=<sandbox id> --claim-sha256=<hex of SHA-256 of the claim secret's text>
+ * and answers nothing but GET /ping and the claim until it is claimed. The claim is
+ *     POST /internal/claim  {"secret","token","env","entrypoint","lineEndings"}
+ * 200 {"status":"claimed","pid":N}  the entrypoint runs
+ * 400 the claim cannot be carried out (bad field, entrypoint not found); the agent ends
+ * 403 wrong secret; the agent ends with AGENT_EXIT_REFUSED
+ * 409 already claimed
+ * Once claimed every route but /ping needs the token in AGENT_TOKEN_HEADER. */
+#pragma once
+
+#define AGENT_PORT 44772
+#define AGENT_TOKEN_HEADER "X-EXECD-ACCESS-TOKEN"
+#define AGENT_CLAIM_PATH "/internal/claim"
+#define AGENT_ARG_HELD "--held"
+#define AGENT_ARG_ID "--id="
+#define AGENT_ARG_CLAIM_SHA256 "--claim-sha256="
+#define AGENT_HOME "/opt/opensandbox"      /* small tmpfs of the sandbox, writable */
+#define AGENT_DIR "/opt/opensandbox/agent" /* read-only volume with the agent */
+#define AGENT_PATH "/opt/opensandbox/agent/execd"
+#define AGENT_ENV_FILE "/opt/opensandbox/.env" /* default of EXECD_ENVS */
+
+enum {
+    AGENT_CLAIM_MAX = 1 << 20, /* bytes of the claim's body */
+    AGENT_EXIT_REFUSED = 126,  /* exit status after a refused claim */
+};

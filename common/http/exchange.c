@@ -1,0 +1,396 @@
+#include "common/http/internal.h"
+
+#include "common/base/clock.h"
+#include "common/base/jobs.h"
+#include "common/base/log.h"
+#include "common/base/macros.h"
+#include "common/base/num.h"
+#include "common/base/rand.h"
+
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- beginning: before the head is parsed ---- */
+
+void *exchange_begin(void *server, const char *target, struct MHD_Connection *conn)
+{
+    struct exchange *x = calloc(1, sizeof(*x));
+
+    if (!x)
+        return NULL; /* exchange_access closes the connection */
+    x->server = server;
+    x->conn = conn;
+    x->rq.arena = ARENA_INIT(HTTP_ARENA_MAX);
+    x->rq.conn = conn;
+    x->rs.file_fd = -1;
+    x->start_mono_ms = clock_mono_ms();
+    if (strlen(target) <= HTTP_TARGET_MAX)
+        x->rq.target = arena_strndup(&x->rq.arena, target, strlen(target));
+    return x;
+}
+
+static bool id_ok(const char *s)
+{
+    size_t i;
+
+    for (i = 0; s[i]; i++)
+        if ((unsigned char)s[i] < 0x21 || (unsigned char)s[i] > 0x7e)
+            return false;
+    return i > 0 && i <= HTTP_REQUEST_ID_MAX;
+}
+
+/* contract/lifecycle.md 1.4: the client's X-Request-ID is echoed, else one of 32 hex digits. */
+static void set_request_id(struct exchange *x)
+{
+    const char *id = http_req_header(&x->rq, "X-Request-ID");
+
+    if (id && id_ok(id))
+        memcpy(x->request_id, id, strlen(id) + 1);
+    else
+        rand_hex(x->request_id, 16);
+    x->rq.request_id = x->request_id;
+}
+
+static int split_target(struct exchange *x)
+{
+    char *q;
+
+    if (!x->rq.target)
+        return err_set(&x->err, ERRC_URI_LONG, "request target is longer than %d bytes",
+                       HTTP_TARGET_MAX);
+    x->rq.path = arena_strndup(&x->rq.arena, x->rq.target, strlen(x->rq.target));
+    if (!x->rq.path)
+        return err_nomem(&x->err);
+    q = strchr(x->rq.path, '?');
+    x->rq.query = q ? q + 1 : "";
+    if (q)
+        *q = '\0';
+    return 0;
+}
+
+static bool is_preflight(struct exchange *x, const char *method)
+{
+    return x->server->svc.cors && strcmp(method, "OPTIONS") == 0 &&
+           http_req_header(&x->rq, "Origin") &&
+           http_req_header(&x->rq, "Access-Control-Request-Method");
+}
+
+/* contract/lifecycle.md 1.3: answered before authorization, for every path. */
+static void preflight(struct exchange *x)
+{
+    const char *asked = http_req_header(&x->rq, "Access-Control-Request-Headers");
+
+    x->rs.status = 200;
+    x->rs.body = strdup("OK");
+    x->rs.body_len = x->rs.body ? 2 : 0;
+    x->rs.content_type = "text/plain; charset=utf-8";
+    http_resp_header(&x->rs, "Access-Control-Allow-Methods",
+                     "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT");
+    http_resp_header(&x->rs, "Access-Control-Max-Age", "600");
+    http_resp_header(&x->rs, "Access-Control-Allow-Headers", asked);
+}
+
+/* The declared length against the route's limit: a client is told before it has sent it all. */
+static int check_length(struct exchange *x)
+{
+    const char *text = http_req_header(&x->rq, "Content-Length");
+    int64_t len;
+
+    if (!text || x->rq.route->sink || num_parse_i64(text, 0, INT64_MAX, &len) < 0)
+        return 0;
+    if ((uint64_t)len > x->rq.route->max_body)
+        return err_set(&x->err, ERRC_TOO_LARGE, "request body is larger than %zu bytes",
+                       x->rq.route->max_body);
+    return 0;
+}
+
+static int decide(struct exchange *x)
+{
+    const struct http_service *svc = &x->server->svc;
+    const char *allow = NULL;
+
+    if (svc->admit && svc->admit(svc->app, &x->rq, &x->err) < 0)
+        return -1;
+    if (router_match(svc, &x->rq, &allow, &x->err) < 0) {
+        http_resp_header(&x->rs, "Allow", allow);
+        /* an unknown path must not tell a stranger that it is unknown: 401 wins over 404 */
+        if (svc->authorize) {
+            struct err first;
+
+            if (svc->authorize(svc->app, &x->rq, &first) < 0)
+                x->err = first;
+        }
+        return -1;
+    }
+    if (!(x->rq.route->flags & HTTP_OPEN) && svc->authorize &&
+        svc->authorize(svc->app, &x->rq, &x->err) < 0)
+        return -1;
+    if (check_length(x) < 0)
+        return -1;
+    x->body = BUF_INIT(x->rq.route->max_body);
+    if (x->rq.route->sink)
+        return x->rq.route->sink->open(svc->app, &x->rq, &x->rq.sink, &x->err);
+    return 0;
+}
+
+static enum MHD_Result start(struct exchange *x, const char *method)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(x->conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+
+    x->server->active++;
+    x->counted = true;
+    set_request_id(x);
+    (void)snprintf(x->method, sizeof(x->method), "%s", method);
+    x->head = strcmp(method, "HEAD") == 0;
+    x->rq.method = x->head ? "GET" : x->method;
+    if (info && info->client_addr) {
+        socklen_t len = info->client_addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                                                 : sizeof(struct sockaddr_in);
+
+        memcpy(&x->peer, info->client_addr, len);
+    }
+    x->rq.peer = (struct sockaddr *)&x->peer;
+    x->phase = PHASE_BODY;
+    if (is_preflight(x, method)) {
+        preflight(x);
+        return resp_queue(x);
+    }
+    if (split_target(x) < 0 || decide(x) < 0) {
+        x->failed = true;
+        return resp_queue(x);
+    }
+    return MHD_YES;
+}
+
+/* ---- jobs: the connection is suspended while one runs ---- */
+
+static void job_done(void *arg)
+{
+    struct exchange *x = arg;
+
+    MHD_resume_connection(x->conn);
+}
+
+static void run_handler(struct exchange *x)
+{
+    if (x->rq.route->handler(x->server->svc.app, &x->rq, &x->rs, &x->err) < 0) {
+        x->failed = true;
+        x->rs.stream = NULL; /* a handler that fails has released what it made */
+    }
+}
+
+static void handler_job(void *arg)
+{
+    struct exchange *x = arg;
+
+    run_handler(x);
+    loop_post(x->server->loop, &x->done);
+}
+
+static void sink_write(struct exchange *x)
+{
+    if (x->rq.route->sink->write(x->rq.sink, x->chunk, x->chunk_len, &x->err) < 0)
+        x->failed = true;
+    x->chunk_done = x->chunk_len;
+}
+
+static void sink_job(void *arg)
+{
+    struct exchange *x = arg;
+
+    sink_write(x);
+    loop_post(x->server->loop, &x->done);
+}
+
+static bool blocking(const struct exchange *x)
+{
+    return x->rq.route->flags & HTTP_BLOCKING;
+}
+
+/* Suspends and hands the exchange to the pool; false when the pool is full. */
+static bool offload(struct exchange *x, job_fn fn)
+{
+    x->done = (struct loop_call){ .fn = job_done, .arg = x };
+    MHD_suspend_connection(x->conn);
+    if (jobs_post(x->server->svc.jobs, fn, x, &x->err) == 0)
+        return true;
+    MHD_resume_connection(x->conn);
+    x->failed = true;
+    return false;
+}
+
+/* ---- deferred answers ---- */
+
+void http_defer(struct http_req *rq)
+{
+    struct exchange *x = CONTAINER_OF(rq, struct exchange, rq);
+
+    x->deferred = true;
+    x->deferred_prev = NULL;
+    x->deferred_next = x->server->deferred;
+    if (x->deferred_next)
+        x->deferred_next->deferred_prev = x;
+    x->server->deferred = x;
+}
+
+static void undefer(struct exchange *x)
+{
+    x->deferred = false;
+    if (x->deferred_prev)
+        x->deferred_prev->deferred_next = x->deferred_next;
+    else
+        x->server->deferred = x->deferred_next;
+    if (x->deferred_next)
+        x->deferred_next->deferred_prev = x->deferred_prev;
+}
+
+void http_complete(struct http_req *rq, const struct err *e)
+{
+    struct exchange *x = CONTAINER_OF(rq, struct exchange, rq);
+
+    if (!x->deferred)
+        return;
+    undefer(x);
+    if (e) {
+        x->err = *e;
+        x->failed = true;
+    }
+    if (x->suspended) /* else the handler has not returned yet */
+        MHD_resume_connection(x->conn);
+}
+
+/* ---- body ---- */
+
+/* After a failure the rest of the body is read and dropped, up to a bound: the client may not
+ * look at the answer before it has sent everything. */
+static enum MHD_Result swallow(struct exchange *x, size_t *len)
+{
+    x->swallowed += *len;
+    *len = 0;
+    if (x->rq.route->sink) /* such a body has no limit, and its sender reads no answer before */
+        return MHD_YES;
+    return x->swallowed > HTTP_SWALLOW_MAX ? MHD_NO : MHD_YES;
+}
+
+static enum MHD_Result take_sink(struct exchange *x, const char *data, size_t *len)
+{
+    if (x->chunk_done) { /* a job wrote the first bytes of what is offered again */
+        *len -= x->chunk_done;
+        x->chunk_done = 0;
+        return MHD_YES;
+    }
+    x->chunk = data;
+    x->chunk_len = *len;
+    if (blocking(x)) {
+        (void)offload(x, sink_job); /* when refused: failed is set, the next call swallows */
+        return MHD_YES;
+    }
+    sink_write(x);
+    x->chunk_done = 0;
+    *len = 0;
+    return MHD_YES;
+}
+
+static enum MHD_Result take_body(struct exchange *x, const char *data, size_t *len)
+{
+    if (x->failed)
+        return swallow(x, len);
+    if (x->rq.route->sink)
+        return take_sink(x, data, len);
+    if (buf_append(&x->body, data, *len) < 0) {
+        x->failed = true;
+        (void)err_set(&x->err, ERRC_TOO_LARGE, "request body is larger than %zu bytes",
+                      x->body.max);
+    }
+    *len = 0;
+    return MHD_YES;
+}
+
+/* The whole body is here: run the handler, now or in the pool. */
+static enum MHD_Result finish(struct exchange *x)
+{
+    x->phase = PHASE_REPLY;
+    if (x->failed)
+        return resp_queue(x);
+    x->rq.body = x->body.data;
+    x->rq.body_len = x->body.len;
+    if (blocking(x)) {
+        if (offload(x, handler_job))
+            return MHD_YES;
+        return resp_queue(x);
+    }
+    run_handler(x);
+    if (x->deferred && !x->failed) {
+        x->suspended = true;
+        MHD_suspend_connection(x->conn);
+        return MHD_YES;
+    }
+    return resp_queue(x);
+}
+
+enum MHD_Result exchange_access(void *server, struct MHD_Connection *conn, const char *url,
+                                const char *method, const char *version, const char *upload,
+                                size_t *upload_len, void **con_cls)
+{
+    struct exchange *x = *con_cls;
+
+    (void)server, (void)conn, (void)url, (void)version;
+    if (!x)
+        return MHD_NO;
+    switch (x->phase) {
+    case PHASE_NEW:
+        return start(x, method);
+    case PHASE_BODY:
+        return *upload_len ? take_body(x, upload, upload_len) : finish(x);
+    case PHASE_REPLY:
+        return resp_queue(x);
+    case PHASE_SENT:
+        break;
+    }
+    *upload_len = 0;
+    return MHD_YES;
+}
+
+/* ---- end ---- */
+
+static void log_request(const struct exchange *x)
+{
+    const char *route = x->rq.route ? x->rq.route->pattern : "-";
+
+    log_info("request", LOG_S("request_id", x->request_id), LOG_S("method", x->method),
+             LOG_S("route", route), LOG_N("status", x->status),
+             LOG_N("ms", clock_mono_ms() - x->start_mono_ms),
+             LOG_S("error", x->failed ? x->err.msg : ""));
+}
+
+void exchange_end(void *server, struct MHD_Connection *conn, void **con_cls,
+                  enum MHD_RequestTerminationCode code)
+{
+    struct exchange *x = *con_cls;
+
+    (void)server, (void)conn, (void)code;
+    if (!x)
+        return;
+    *con_cls = NULL;
+    if (x->deferred)
+        undefer(x);
+    if (x->rs.stream)
+        stream_conn_gone(x->rs.stream);
+    if (x->rq.sink)
+        x->rq.route->sink->close(x->rq.sink);
+    if (x->counted) {
+        x->server->active--;
+        if (x->server->svc.log_requests)
+            log_request(x);
+    }
+    if (x->rs.file_fd >= 0)
+        (void)close(x->rs.file_fd);
+    free(x->rs.body);
+    buf_free(&x->body);
+    arena_free(&x->rq.arena);
+    free(x);
+}

@@ -1,0 +1,176 @@
+/* HTTP/1.1 server layer over libmicrohttpd, driven by our own event loop. The rest of the project
+ * sees requests, responses, streams and a route table; only common/http includes microhttpd.h.
+ *
+ * Threads: the server lives in one loop's thread. Handlers run there, or in the job pool when
+ * their route says HTTP_BLOCKING (the connection is suspended meanwhile). http_stream_* is for
+ * the loop's thread only.
+ * What every response gets without a handler's doing: X-Request-ID, CORS headers, and for errors
+ * the body {"code","message"}. */
+#pragma once
+#include "common/base/arena.h"
+#include "common/base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+struct buf;
+struct http_server;
+struct http_stream;
+struct jobs;
+struct loop;
+
+enum {
+    HTTP_TARGET_MAX = 8192,    /* request target, bytes: 414 beyond */
+    HTTP_PARAMS_MAX = 4,       /* {name} segments of a route */
+    HTTP_PARAM_LEN_MAX = 128,  /* decoded length of one of them */
+    HTTP_REQUEST_ID_MAX = 128, /* longer ones are replaced by our own */
+    HTTP_HEADERS_OUT_MAX = 12, /* headers a handler may add */
+    HTTP_ARENA_MAX = 1 << 20,
+};
+
+struct http_header {
+    const char *name;
+    const char *value;
+};
+
+struct http_req {
+    struct arena arena; /* lives until the response is out */
+    const char *method; /* a HEAD request shows as GET here */
+    const char *target; /* raw, as received */
+    const char *path;   /* raw (still percent-encoded), without query and mount prefix */
+    const char *query;  /* raw, "" when there is none */
+    const char *mount;  /* the prefix the client used: service.prefix or "" */
+    const char *request_id;
+    const struct http_route *route;
+    const char *params[HTTP_PARAMS_MAX]; /* decoded, NUL-free, in order of the pattern */
+    const char *body;                    /* NUL-terminated; NULL when there is none */
+    size_t body_len;
+    void *sink; /* what http_sink.open returned */
+    const struct sockaddr *peer;
+    void *conn; /* private */
+};
+
+struct http_resp {
+    int status; /* 200 unless set */
+    char *body; /* malloc'ed, taken over; NULL: none */
+    size_t body_len;
+    const char *content_type; /* static or arena; NULL with a body: application/json */
+    struct http_header headers[HTTP_HEADERS_OUT_MAX]; /* static or arena strings */
+    unsigned n_headers;
+    int file_fd; /* >= 0: send file_len bytes from file_off and close it */
+    uint64_t file_off;
+    uint64_t file_len;
+    struct http_stream *stream; /* the body comes from it */
+};
+
+/* 0: rs is the answer. -1: err is. */
+typedef int (*http_handler)(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+
+/* Takes a request body as it arrives instead of having it collected. All calls of one request
+ * come one after another; in the job pool when the route is HTTP_BLOCKING, else in the loop. */
+struct http_sink {
+    int (*open)(void *app, struct http_req *rq, void **sink, struct err *e);
+    int (*write)(void *sink, const char *data, size_t len, struct err *e); /* takes all of it */
+    void (*close)(void *sink); /* after the handler, or when the request was given up */
+};
+
+enum {
+    HTTP_OPEN = 1,        /* no authorization */
+    HTTP_BLOCKING = 2,    /* may block: runs in the job pool */
+    HTTP_BARE_ONLY = 4,   /* not below service.prefix */
+    HTTP_PREFIX_ONLY = 8, /* only below service.prefix */
+};
+
+struct http_route {
+    const char *method;
+    const char *pattern; /* "/a/{x}/b"; a last segment "{*}" takes the rest of the path */
+    http_handler handler;
+    unsigned flags;
+    size_t max_body; /* 0: no body is read; larger ones are answered 413 */
+    const struct http_sink *sink;
+};
+
+struct http_service {
+    void *app;
+    const struct http_route *routes;
+    size_t n_routes;
+    const char *prefix;       /* e.g. "/v1": routes answer with and without it; NULL: none */
+    const char *strip;        /* a path prefix that is removed before routing; NULL: none */
+    const char *const *codes; /* default "code" per enum errc */
+    /* May refuse a request before it is routed (source address, Host); NULL: none. */
+    int (*admit)(void *app, struct http_req *rq, struct err *e);
+    /* Runs in the loop for every route without HTTP_OPEN; NULL: everything is open. */
+    int (*authorize)(void *app, struct http_req *rq, struct err *e);
+    bool cors;
+    bool log_requests; /* one info line per request */
+    unsigned max_connections;
+    unsigned idle_timeout_s;
+    struct jobs *jobs; /* needed when a route is HTTP_BLOCKING */
+};
+
+/* svc is copied; what it points to must outlive the server. NULL: err set. */
+struct http_server *http_server_new(struct loop *l, const struct http_service *svc, struct err *e);
+/* Takes over a listening, non-blocking socket. May be called several times, or never: connections
+ * can also be handed in with http_server_adopt. */
+int http_server_listen(struct http_server *s, int listen_fd, struct err *e);
+/* Takes over one connected socket. */
+int http_server_adopt(struct http_server *s, int fd, const struct sockaddr *peer, socklen_t len,
+                      struct err *e);
+/* Stops accepting; running requests go on, connections close after their response. */
+void http_server_drain(struct http_server *s);
+unsigned http_server_active(const struct http_server *s); /* requests under way */
+/* Aborts what still runs (streams are cut), frees. Jobs must have ended: jobs_free first. */
+void http_server_free(struct http_server *s);
+
+/* Opens a TCP listener: "127.0.0.1", "0.0.0.0", "::" (also IPv4), "::1"; port 0 takes a free one.
+ * 0: *fd is the socket and *bound_port its port. */
+int http_listen(const char *host, uint16_t port, int backlog, int *fd, uint16_t *bound_port,
+                struct err *e);
+
+/* ---- request ---- */
+
+/* NULL when absent. */
+const char *http_req_header(const struct http_req *rq, const char *name);
+/* The n-th value of a query parameter, decoded ('+' is a space) into the arena.
+ * 1: *out set; 0: absent; -1: broken encoding, NUL inside, or out of memory. */
+int http_req_query(struct http_req *rq, const char *name, unsigned nth, const char **out,
+                   struct err *e);
+/* Decodes %XX (and '+' when plus); -1 when broken or when it holds a NUL. */
+int http_percent_decode(struct arena *a, const char *s, size_t len, bool plus, const char **out);
+
+/* ---- response ---- */
+
+void http_resp_header(struct http_resp *rs, const char *name, const char *value);
+/* Takes over text (malloc'ed) as a JSON body; NULL text is out of memory. */
+int http_resp_json(struct http_resp *rs, int status, char *text, struct err *e);
+
+int http_status_of(const struct err *e);
+
+/* ---- answers that come later ---- */
+
+/* Called by a handler that runs in the loop: after its return the connection waits, without a
+ * thread, until http_complete. rq and rs stay valid until then; the client's leaving is not seen
+ * meanwhile. What nobody has completed is answered 503 by http_server_free. */
+void http_defer(struct http_req *rq);
+/* The answer is what rs holds, or e when it is not NULL. Once per http_defer. */
+void http_complete(struct http_req *rq, const struct err *e);
+
+/* ---- streams: a response body that is produced over time ---- */
+
+struct http_stream_ops {
+    void (*on_drain)(void *owner); /* room again after a write was refused */
+    void (*on_close)(void *owner); /* the client is gone or has everything; last call */
+};
+
+/* The owner holds one reference until http_stream_release; the connection another. Set rs->stream
+ * and return 0 from the handler. max: bytes held for a slow client. NULL: out of memory. */
+struct http_stream *http_stream_new(struct http_server *s, size_t max,
+                                    const struct http_stream_ops *ops, void *owner);
+/* Takes all of data, or nothing and returns -1 (full; on_drain follows). Writes to a closed
+ * stream are swallowed. One write larger than max is taken when the buffer is empty. */
+int http_stream_write(struct http_stream *st, const void *data, size_t len);
+bool http_stream_closed(const struct http_stream *st);
+void http_stream_end(struct http_stream *st);   /* clean end of the body after what is buffered */
+void http_stream_abort(struct http_stream *st); /* cuts the connection: the client sees an error */
+void http_stream_release(struct http_stream *st);

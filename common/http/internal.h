@@ -1,0 +1,82 @@
+/* What the files of common/http share with each other and with nobody else. */
+#pragma once
+#include "common/base/buf.h"
+#include "common/base/loop.h"
+#include "common/http/http.h"
+
+#include <microhttpd.h>
+
+struct http_server {
+    struct loop *loop;
+    struct http_service svc;
+    struct MHD_Daemon *mhd;
+    struct loop_fd mhd_fd;
+    struct loop_hook hook;
+    struct listener *listeners;
+    struct http_stream *streams; /* all that have a connection; for the final cut */
+    struct exchange *deferred;   /* all that wait for http_complete; for the final cut */
+    unsigned connections;
+    unsigned active;
+    bool draining;
+};
+
+enum phase {
+    PHASE_NEW,   /* head received, nothing decided */
+    PHASE_BODY,  /* taking the body */
+    PHASE_REPLY, /* rs or err is the answer, to be queued */
+    PHASE_SENT,  /* queued */
+};
+
+/* One request and its answer. */
+struct exchange {
+    struct http_server *server;
+    struct MHD_Connection *conn;
+    struct http_req rq;
+    struct http_resp rs;
+    struct err err;
+    bool failed;  /* err is the answer */
+    bool counted; /* in server->active */
+    bool head;
+    bool deferred;  /* in server->deferred */
+    bool suspended; /* by http_defer */
+    struct exchange *deferred_prev;
+    struct exchange *deferred_next;
+    enum phase phase;
+    struct buf body;
+    size_t swallowed;      /* body bytes discarded after a failure */
+    struct loop_call done; /* posted by the job */
+    const char *chunk;     /* body bytes a sink job works on: MHD's buffer, stable meanwhile */
+    size_t chunk_len;
+    size_t chunk_done;
+    struct sockaddr_storage peer;
+    char request_id[HTTP_REQUEST_ID_MAX + 1];
+    char method[16];
+    int status;
+    int64_t start_mono_ms;
+};
+
+/* Memory one connection may use for its head, bytes: a larger head is answered 431. */
+enum { HTTP_CONN_MEMORY = 32 * 1024, HTTP_SWALLOW_MAX = 8 << 20 };
+
+/* exchange.c: libmicrohttpd's callbacks */
+void *exchange_begin(void *server, const char *target, struct MHD_Connection *conn);
+enum MHD_Result exchange_access(void *server, struct MHD_Connection *conn, const char *url,
+                                const char *method, const char *version, const char *upload,
+                                size_t *upload_len, void **con_cls);
+void exchange_end(void *server, struct MHD_Connection *conn, void **con_cls,
+                  enum MHD_RequestTerminationCode code);
+
+/* router.c: 0 and rq->route, params, mount set; -1 with 404/405. *allow lists methods for 405. */
+int router_match(const struct http_service *svc, struct http_req *rq, const char **allow,
+                 struct err *e);
+
+/* resp.c: queues the answer of x on its connection. */
+enum MHD_Result resp_queue(struct exchange *x);
+/* error.c: turns err into status, headers and body of rs. */
+void error_fill(const struct http_service *svc, const struct err *e, struct http_req *rq,
+                struct http_resp *rs);
+
+/* stream.c */
+struct http_stream *stream_next(const struct http_stream *st);
+struct MHD_Response *stream_response(struct http_stream *st, struct MHD_Connection *conn);
+void stream_conn_gone(struct http_stream *st); /* the connection's reference is dropped */

@@ -1,0 +1,289 @@
+#include "common/http/internal.h"
+
+#include "common/base/log.h"
+#include "common/base/macros.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ACCEPT_BATCH = 32 };
+
+struct listener {
+    struct http_server *server;
+    struct loop_fd watch;
+    struct listener *next;
+};
+
+/* ---- libmicrohttpd inside our loop ---- */
+
+static void on_mhd(struct loop_fd *w, uint32_t events)
+{
+    (void)events;
+    (void)MHD_run(CONTAINER_OF(w, struct http_server, mhd_fd)->mhd);
+}
+
+/* Lets libmicrohttpd do what is due (resumed connections), then says how long it can wait. */
+static int before_wait(void *arg)
+{
+    struct http_server *s = arg;
+    MHD_UNSIGNED_LONG_LONG ms = 0;
+    int rounds;
+
+    for (rounds = 0; rounds < 8; rounds++) {
+        if (MHD_get_timeout(s->mhd, &ms) != MHD_YES)
+            return -1;
+        if (ms > 0)
+            return ms > 60000 ? 60000 : (int)ms;
+        (void)MHD_run(s->mhd);
+    }
+    return 0;
+}
+
+/* Paths stay percent-encoded: the router decodes segment by segment. */
+static size_t keep_encoded(void *cls, struct MHD_Connection *conn, char *s)
+{
+    (void)cls, (void)conn;
+    return strlen(s);
+}
+
+static void on_mhd_log(void *cls, const char *fmt, va_list ap)
+{
+    char text[256];
+
+    (void)cls;
+    (void)vsnprintf(text, sizeof(text), fmt, ap);
+    text[strcspn(text, "\n")] = '\0';
+    log_debug("libmicrohttpd", LOG_S("text", text));
+}
+
+static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    struct http_server *s = cls;
+
+    (void)conn, (void)ctx;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+        s->connections++;
+    else
+        s->connections--;
+}
+
+static struct MHD_Daemon *start_daemon(struct http_server *s)
+{
+    /* clang-format off */
+    return MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
+        NULL, NULL, exchange_access, s,
+        MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, NULL,
+        MHD_OPTION_URI_LOG_CALLBACK, exchange_begin, s,
+        MHD_OPTION_UNESCAPE_CALLBACK, keep_encoded, NULL,
+        MHD_OPTION_NOTIFY_COMPLETED, exchange_end, s,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
+        MHD_OPTION_CONNECTION_TIMEOUT, s->svc.idle_timeout_s,
+        MHD_OPTION_CONNECTION_LIMIT, s->svc.max_connections + 1,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_CONN_MEMORY,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+    /* clang-format on */
+}
+
+struct http_server *http_server_new(struct loop *l, const struct http_service *svc, struct err *e)
+{
+    struct http_server *s = calloc(1, sizeof(*s));
+    const union MHD_DaemonInfo *info;
+
+    if (!s) {
+        (void)err_nomem(e);
+        return NULL;
+    }
+    s->loop = l;
+    s->svc = *svc;
+    s->mhd = start_daemon(s);
+    info = s->mhd ? MHD_get_daemon_info(s->mhd, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
+    if (!info) {
+        (void)err_set(e, ERRC_INTERNAL, "cannot start the HTTP server");
+        free(s);
+        return NULL;
+    }
+    s->mhd_fd.fd = info->epoll_fd;
+    s->mhd_fd.on_event = on_mhd;
+    if (loop_add(l, &s->mhd_fd, EPOLLIN, e) < 0) {
+        MHD_stop_daemon(s->mhd);
+        free(s);
+        return NULL;
+    }
+    s->hook = (struct loop_hook){ .before_wait = before_wait, .arg = s };
+    loop_hook_add(l, &s->hook);
+    return s;
+}
+
+/* ---- sockets ---- */
+
+/* Past the connection limit a client is told so instead of being left in the dark. */
+static void turn_away(int fd)
+{
+    static const char full[] =
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+        "Retry-After: 1\r\nConnection: close\r\n\r\n" /* ends with the connection */
+        "{\"code\":\"SERVICE_UNAVAILABLE\",\"message\":\"too many connections; try again\"}";
+
+    (void)!send(fd, full, sizeof(full) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)close(fd);
+}
+
+int http_server_adopt(struct http_server *s, int fd, const struct sockaddr *peer, socklen_t len,
+                      struct err *e)
+{
+    if (s->connections >= s->svc.max_connections) {
+        turn_away(fd);
+        return err_set(e, ERRC_BUSY, "connection limit of %u reached", s->svc.max_connections);
+    }
+    if (MHD_add_connection(s->mhd, fd, peer, len) != MHD_YES) /* it closes fd on failure, too */
+        return err_sys(e, errno, "take over connection");
+    return 0;
+}
+
+static void on_accept(struct loop_fd *w, uint32_t events)
+{
+    struct listener *ln = CONTAINER_OF(w, struct listener, watch);
+    struct sockaddr_storage peer;
+    socklen_t len;
+    int one = 1;
+    int fd;
+    int i;
+
+    (void)events;
+    for (i = 0; i < ACCEPT_BATCH; i++) {
+        len = sizeof(peer);
+        fd = accept4(w->fd, (struct sockaddr *)&peer, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0)
+            return; /* EAGAIN, or a transient lack of descriptors: the listener stays readable */
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+        (void)http_server_adopt(ln->server, fd, (struct sockaddr *)&peer, len, NULL);
+    }
+}
+
+int http_server_listen(struct http_server *s, int listen_fd, struct err *e)
+{
+    struct listener *ln = calloc(1, sizeof(*ln));
+
+    if (!ln) {
+        (void)close(listen_fd);
+        return err_nomem(e);
+    }
+    ln->server = s;
+    ln->watch.fd = listen_fd;
+    ln->watch.on_event = on_accept;
+    if (loop_add(s->loop, &ln->watch, EPOLLIN, e) < 0) {
+        (void)close(listen_fd);
+        free(ln);
+        return -1;
+    }
+    ln->next = s->listeners;
+    s->listeners = ln;
+    return 0;
+}
+
+static void close_listeners(struct http_server *s)
+{
+    struct listener *ln;
+
+    while ((ln = s->listeners)) {
+        s->listeners = ln->next;
+        loop_del(s->loop, &ln->watch);
+        (void)close(ln->watch.fd);
+        free(ln);
+    }
+}
+
+void http_server_drain(struct http_server *s)
+{
+    s->draining = true;
+    close_listeners(s);
+}
+
+unsigned http_server_active(const struct http_server *s)
+{
+    return s->active;
+}
+
+void http_server_free(struct http_server *s)
+{
+    struct http_stream *st;
+    struct http_stream *next;
+
+    if (!s)
+        return;
+    close_listeners(s);
+    for (st = s->streams; st; st = next) {
+        next = stream_next(st);
+        http_stream_abort(st);
+    }
+    while (s->deferred) {
+        struct err e;
+
+        (void)err_set(&e, ERRC_BUSY, "the server is stopping");
+        http_complete(&s->deferred->rq, &e);
+    }
+    (void)MHD_run(s->mhd); /* takes the resumed connections to their end */
+    (void)MHD_run(s->mhd);
+    loop_del(s->loop, &s->mhd_fd);
+    loop_hook_del(s->loop, &s->hook);
+    MHD_stop_daemon(s->mhd);
+    free(s);
+}
+
+static int listen_addr(const char *host, uint16_t port, struct sockaddr_storage *ss, socklen_t *len)
+{
+    struct sockaddr_in *v4 = (struct sockaddr_in *)ss;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ss;
+
+    memset(ss, 0, sizeof(*ss));
+    if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons(port);
+        *len = sizeof(*v4);
+        return 0;
+    }
+    if (inet_pton(AF_INET6, host, &v6->sin6_addr) == 1) {
+        v6->sin6_family = AF_INET6;
+        v6->sin6_port = htons(port);
+        *len = sizeof(*v6);
+        return 0;
+    }
+    return -1;
+}
+
+int http_listen(const char *host, uint16_t port, int backlog, int *fd, uint16_t *bound_port,
+                struct err *e)
+{
+    struct sockaddr_storage ss;
+    socklen_t len;
+    int one = 1;
+    int zero = 0;
+    int s;
+
+    if (listen_addr(host, port, &ss, &len) < 0)
+        return err_set(e, ERRC_INVALID, "listen address %s is not an IPv4 or IPv6 address", host);
+    s = socket(ss.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (s < 0)
+        return err_sys(e, errno, "make socket for %s", host);
+    (void)setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    if (ss.ss_family == AF_INET6)
+        (void)setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
+    if (bind(s, (struct sockaddr *)&ss, len) < 0 || listen(s, backlog) < 0 ||
+        getsockname(s, (struct sockaddr *)&ss, &len) < 0) {
+        (void)err_sys(e, errno, "listen on %s port %u", host, port);
+        (void)close(s);
+        return -1;
+    }
+    *bound_port = ntohs(ss.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_port
+                                                 : ((struct sockaddr_in *)&ss)->sin_port);
+    *fd = s;
+    return 0;
+}
