@@ -1,0 +1,63 @@
+/* The lifecycle API: decoding, encoding, routes (contract/lifecycle.md). Knows HTTP and the
+ * domain; knows no SQL and no engine. */
+#pragma once
+#include "common/http/http.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct create_req;
+struct lifecycle;
+struct sandbox;
+
+enum {
+    API_BODY_MAX = 1 << 20,       /* any JSON body */
+    API_PAGE_SIZE_MAX = 200,      /* contract 4.3 */
+    API_PAGE_SIZE_DEFAULT = 20,
+    API_ENTRYPOINT_MAX = 1024,    /* items */
+    API_MAP_MAX = 1024,           /* entries of env, metadata, extensions, resourceLimits */
+    API_STRING_MAX = 128 * 1024,  /* one env value or entrypoint item: Linux' MAX_ARG_STRLEN */
+    API_IMAGE_MAX = 512,
+};
+
+/* What the handlers work on; one per process. */
+struct api {
+    struct lifecycle *lc;
+    const char *key;          /* NULL: open (insecure mode) */
+    const char *eip;          /* public host of endpoints; NULL: from the request */
+    const char *publish_host; /* where agents are published */
+};
+
+extern const struct http_route api_routes[];
+extern const size_t api_routes_len;
+extern const char *const api_codes[ERRC_MAX_]; /* default "code" per error class */
+
+/* auth.c: hooks of http_service; app is a struct api. */
+int api_admit(void *app, struct http_req *rq, struct err *e);
+int api_authorize(void *app, struct http_req *rq, struct err *e);
+
+/* create_body.c: the caller owns *doc, which rq borrows from. */
+int api_decode_create(const struct http_req *rq, json_t **doc, struct create_req *out,
+                      struct err *e);
+
+/* encode.c: fresh values, NULL when memory is out. */
+json_t *api_sandbox_json(const struct sandbox *sb, bool with_image);
+/* Serialises and drops v. */
+int api_reply(struct http_resp *rs, int status, json_t *v, struct err *e);
+/* Parses the body as one JSON object; the caller owns it. */
+json_t *api_body(const struct http_req *rq, struct err *e);
+
+/* Handlers; the routes name them. */
+int api_sandbox_create(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_sandbox_list(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_sandbox_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_sandbox_delete(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_sandbox_pause(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_sandbox_resume(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_sandbox_renew(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_sandbox_metadata(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_endpoint_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_health(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_version(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_metrics_event(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);

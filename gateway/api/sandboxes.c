@@ -1,0 +1,165 @@
+/* POST, GET and DELETE of /sandboxes and /sandboxes/{id} (contract 3, 4.1 to 4.3, 4.7). */
+#include "common/base/cleanup.h"
+#include "common/base/num.h"
+#include "common/json/jx.h"
+#include "gateway/api/api.h"
+#include "gateway/domain/lifecycle.h"
+
+#include <string.h>
+
+int api_sandbox_create(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
+{
+    struct api *api = app;
+    AUTO_SANDBOX struct sandbox sb = { 0 };
+    struct create_req create;
+    json_t *doc;
+    int rc;
+
+    if (api_decode_create(rq, &doc, &create, e) < 0)
+        return -1;
+    rc = lifecycle_create(api->lc, &create, &sb, e);
+    json_decref(doc);
+    if (rc < 0)
+        return -1;
+    http_resp_header(rs, "Location", arena_printf(&rq->arena, "/v1/sandboxes/%s", sb.id));
+    return api_reply(rs, 202, api_sandbox_json(&sb, false), e);
+}
+
+int api_sandbox_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
+{
+    struct api *api = app;
+    AUTO_SANDBOX struct sandbox sb = { 0 };
+
+    if (lifecycle_get(api->lc, rq->params[0], &sb, e) < 0)
+        return -1;
+    return api_reply(rs, 200, api_sandbox_json(&sb, true), e);
+}
+
+int api_sandbox_delete(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
+{
+    struct api *api = app;
+
+    if (lifecycle_delete(api->lc, rq->params[0], e) < 0)
+        return -1;
+    rs->status = 204;
+    return 0;
+}
+
+/* ---- list ---- */
+
+struct list_query {
+    int64_t page;
+    int64_t size;
+    char *states;   /* JSON array, NULL: any */
+    char *metadata; /* JSON object, NULL: any */
+};
+
+static int take_number(struct http_req *rq, const char *name, int64_t max, int64_t *out,
+                       struct err *e)
+{
+    const char *text;
+    int rc = http_req_query(rq, name, 0, &text, e);
+
+    if (rc <= 0)
+        return rc;
+    if (num_parse_i64(text, 1, max, out) < 0)
+        return err_set(e, ERRC_INVALID, "%s: must be a number from 1 to %lld", name,
+                       (long long)max);
+    return 0;
+}
+
+static int take_states(struct http_req *rq, char **out, struct err *e)
+{
+    json_t *list = json_array();
+    const char *text;
+    unsigned n = 0;
+    int rc;
+
+    while ((rc = http_req_query(rq, "state", n, &text, e)) > 0) {
+        n++;
+        if (json_array_append_new(list, jx_bytes(text, strlen(text))) < 0)
+            rc = err_nomem(e);
+        if (rc < 0 || n > 64)
+            break;
+    }
+    *out = rc == 0 && n ? json_dumps(list, JSON_COMPACT) : NULL;
+    json_decref(list);
+    return rc < 0 ? -1 : 0;
+}
+
+/* One k=v of the metadata filter, decoded a second time: clients differ in how often they encode
+ * (contract 4.3). */
+static int add_filter(struct http_req *rq, json_t *map, const char *part, size_t len,
+                      struct err *e)
+{
+    const char *eq = memchr(part, '=', len);
+    const char *k;
+    const char *v;
+
+    if (!eq || http_percent_decode(&rq->arena, part, (size_t)(eq - part), true, &k) < 0 ||
+        http_percent_decode(&rq->arena, eq + 1, len - (size_t)(eq + 1 - part), true, &v) < 0 ||
+        json_object_set_new(map, k, json_string(v)) < 0)
+        return err_api(e, ERRC_INVALID, "INVALID_METADATA_FORMAT",
+                       "metadata: must be key=value pairs joined by '&'");
+    return 0;
+}
+
+static int take_metadata(struct http_req *rq, char **out, struct err *e)
+{
+    const char *text;
+    const char *p;
+    size_t len;
+    json_t *map;
+    int rc = http_req_query(rq, "metadata", 0, &text, e);
+
+    if (rc <= 0)
+        return rc;
+    map = json_object();
+    for (p = text, rc = 0; *p && rc == 0; p += len + (p[len] == '&')) {
+        len = strcspn(p, "&");
+        rc = add_filter(rq, map, p, len, e);
+    }
+    *out = rc == 0 ? json_dumps(map, JSON_COMPACT) : NULL;
+    json_decref(map);
+    return rc;
+}
+
+static int take_query(struct http_req *rq, struct list_query *q, struct err *e)
+{
+    q->page = 1;
+    q->size = API_PAGE_SIZE_DEFAULT;
+    if (take_number(rq, "page", INT32_MAX, &q->page, e) < 0 ||
+        take_number(rq, "pageSize", API_PAGE_SIZE_MAX, &q->size, e) < 0 ||
+        take_states(rq, &q->states, e) < 0)
+        return -1;
+    return take_metadata(rq, &q->metadata, e);
+}
+
+static json_t *page_json(const struct sandbox_page *p, const struct list_query *q)
+{
+    int64_t pages = (p->total + q->size - 1) / q->size;
+    json_t *items = json_array();
+    size_t i;
+
+    for (i = 0; i < p->len; i++)
+        (void)json_array_append_new(items, api_sandbox_json(&p->items[i], true));
+    return json_pack("{s:o, s:{s:I, s:I, s:I, s:I, s:b}}", "items", items, "pagination", "page",
+                     (json_int_t)q->page, "pageSize", (json_int_t)q->size, "totalItems",
+                     (json_int_t)p->total, "totalPages", (json_int_t)pages, "hasNextPage",
+                     q->page < pages);
+}
+
+int api_sandbox_list(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
+{
+    struct api *api = app;
+    AUTO_PAGE struct sandbox_page page = { 0 };
+    struct list_query q = { 0 };
+    int rc = take_query(rq, &q, e);
+
+    AUTO_FREE char *states = q.states;
+    AUTO_FREE char *metadata = q.metadata;
+    if (rc < 0 || lifecycle_list(api->lc, states, metadata, (q.page - 1) * q.size, q.size, &page,
+                                 e) < 0)
+        return -1;
+    return api_reply(rs, 200, page_json(&page, &q), e);
+}

@@ -1,0 +1,248 @@
+#include "gateway/app.h"
+
+#include "common/base/cleanup.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/jobs.h"
+#include "common/base/keyed_lock.h"
+#include "common/base/log.h"
+#include "common/base/loop.h"
+#include "common/proc/signals.h"
+#include "gateway/agent_blob.h"
+#include "gateway/api/api.h"
+#include "gateway/config.h"
+#include "gateway/domain/expiry.h"
+#include "gateway/domain/fault.h"
+#include "gateway/domain/lifecycle.h"
+#include "gateway/domain/reconcile.h"
+#include "gateway/store/db.h"
+#include "gateway/store/sandbox_store.h"
+
+#include <string.h>
+
+enum { APP_CONNECTIONS = 8192, APP_QUEUE = 1024, LATE_STEPS = 10 };
+
+struct app {
+    const struct config *cfg;
+    char instance[RUNTIME_ID];
+    struct loop *loop;
+    struct signals *signals;
+    struct jobs *jobs;
+    struct db *db;
+    struct runtime *rt;
+    struct keyed_locks *locks;
+    struct lifecycle lc;
+    struct expiry *expiry;
+    struct reconcile *reconcile;
+    struct api api;
+    struct http_server *http;
+    bool stopping;
+};
+
+static void on_signal(void *arg, int sig)
+{
+    struct app *app = arg;
+
+    if (!app->stopping)
+        log_info("stopping", LOG_N("signal", sig));
+    app->stopping = true;
+    loop_stop(app->loop);
+}
+
+static int make_loop(struct app *app, struct err *e)
+{
+    sigset_t set;
+
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    app->loop = loop_new(e);
+    if (!app->loop)
+        return -1;
+    app->signals = signals_new(app->loop, &set, on_signal, app, e);
+    if (!app->signals)
+        return -1;
+    app->jobs = jobs_new((unsigned)app->cfg->job_threads, APP_QUEUE, e);
+    return app->jobs ? 0 : -1;
+}
+
+static const char *docker_runtime(const struct config *c)
+{
+    if (c->secure_docker_runtime && *c->secure_docker_runtime)
+        return c->secure_docker_runtime;
+    if (c->secure_type && strcmp(c->secure_type, "gvisor") == 0)
+        return "runsc";
+    if (c->secure_type && strcmp(c->secure_type, "kata") == 0)
+        return "kata-runtime";
+    return NULL;
+}
+
+static int open_runtime(struct app *app, struct err *e)
+{
+    const struct config *c = app->cfg;
+    struct runtime_config rc = {
+        .instance = app->instance,
+        .engine = c->engine,
+        .api_timeout_s = (int)c->api_timeout_s,
+        .pull_timeout_s = (int)c->pull_timeout_s,
+        .network_mode = c->network_mode,
+        .publish_host = c->publish_host,
+        .drop_capabilities = (const char *const *)c->drop_capabilities,
+        .apparmor_profile = c->apparmor_profile,
+        .seccomp_profile = c->seccomp_profile,
+        .docker_runtime = docker_runtime(c),
+        .no_new_privileges = c->no_new_privileges,
+        .read_only_root = c->read_only_root,
+        .pids_limit = (int)c->pids_limit,
+        .agent_dir = c->agent_dir,
+        .agent = agent_blob,
+        .agent_len = (size_t)(agent_blob_end - agent_blob),
+        .crash = fault_point,
+    };
+
+    return runtime_open(c->runtime_type, &rc, &app->rt, e);
+}
+
+static int make_domain(struct app *app, struct err *e)
+{
+    const struct config *c = app->cfg;
+    struct reconcile_config sweep = {
+        .interval_ms = c->sweep_interval_s * 1000,
+        .quarantine_ms = c->quarantine_s * 1000,
+        .ended_keep_ms = c->ended_keep_s * 1000,
+    };
+
+    app->locks = keyed_locks_new();
+    if (!app->locks)
+        return err_nomem(e);
+    app->lc = (struct lifecycle){
+        .db = app->db,
+        .rt = app->rt,
+        .locks = app->locks,
+        .clock = &clock_system,
+        .started_ms = clock_wall_ms(),
+        .max_timeout_s = c->max_sandbox_timeout_s,
+        .ready_timeout_ms = (int)c->ready_timeout_s * 1000,
+        .line_endings = c->line_endings,
+    };
+    app->expiry = expiry_new(&app->lc, e);
+    if (!app->expiry)
+        return -1;
+    app->lc.expiry = app->expiry;
+    app->reconcile = reconcile_new(&app->lc, &sweep, e);
+    if (!app->reconcile)
+        return -1;
+    if (expiry_start(app->expiry, e) < 0)
+        return -1;
+    return reconcile_start(app->reconcile, e);
+}
+
+static int make_http(struct app *app, struct err *e)
+{
+    const struct config *c = app->cfg;
+    struct http_service svc = {
+        .app = &app->api,
+        .routes = api_routes,
+        .n_routes = api_routes_len,
+        .prefix = "/v1",
+        .codes = api_codes,
+        .admit = api_admit,
+        .authorize = api_authorize,
+        .cors = true,
+        .log_requests = true,
+        .max_connections = c->max_connections ? (unsigned)c->max_connections : APP_CONNECTIONS,
+        .idle_timeout_s = (unsigned)c->keep_alive_s,
+        .jobs = app->jobs,
+    };
+
+    app->api = (struct api){
+        .lc = &app->lc,
+        .key = c->api_key,
+        .eip = c->eip && *c->eip ? c->eip : NULL,
+        .publish_host = c->publish_host,
+    };
+    app->http = http_server_new(app->loop, &svc, e);
+    return app->http ? 0 : -1;
+}
+
+static int listen_api(struct app *app, struct err *e)
+{
+    const struct config *c = app->cfg;
+    /* design decision 10: all of IPv4 means all of IPv6 as well, where the host has it */
+    bool any = strcmp(c->host, "0.0.0.0") == 0;
+    uint16_t port;
+    int fd;
+
+    if (!any || http_listen("::", (uint16_t)c->port, (int)c->backlog, &fd, &port, NULL) < 0)
+        if (http_listen(c->host, (uint16_t)c->port, (int)c->backlog, &fd, &port, e) < 0)
+            return -1;
+    if (http_server_listen(app->http, fd, e) < 0)
+        return -1;
+    log_info("listening", LOG_S("host", c->host), LOG_N("port", port),
+             LOG_S("version", SANDGATE_VERSION), LOG_S("instance", app->instance));
+    return 0;
+}
+
+static int start(struct app *app, struct err *e)
+{
+    if (make_loop(app, e) < 0)
+        return -1;
+    if (db_open(app->cfg->store_path, &app->db, e) < 0 ||
+        sandbox_store_instance(app->db, app->instance, e) < 0)
+        return -1;
+    if (open_runtime(app, e) < 0 || make_domain(app, e) < 0 || make_http(app, e) < 0)
+        return -1;
+    return listen_api(app, e);
+}
+
+/* Requests under way get timeout_graceful_shutdown to finish. */
+static void finish_requests(struct app *app)
+{
+    int64_t until = clock_mono_ms() + app->cfg->graceful_s * 1000;
+    int64_t left;
+
+    http_server_drain(app->http);
+    while (http_server_active(app->http) && (left = until - clock_mono_ms()) > 0)
+        if (loop_step(app->loop, left > 100 ? 100 : (int)left, NULL) < 0)
+            return;
+}
+
+/* The answers of jobs that outlasted the grace period; their clients may be gone. */
+static void send_late_answers(struct app *app)
+{
+    int i;
+
+    for (i = 0; i < LATE_STEPS; i++)
+        if (loop_step(app->loop, http_server_active(app->http) ? 10 : 0, NULL) < 0)
+            return;
+}
+
+static void stop(struct app *app)
+{
+    if (app->http)
+        finish_requests(app);
+    jobs_free(app->jobs); /* waits for what a request began in the engine */
+    if (app->http)
+        send_late_answers(app);
+    http_server_free(app->http);
+    reconcile_free(app->reconcile);
+    expiry_free(app->expiry);
+    keyed_locks_free(app->locks);
+    runtime_close(app->rt);
+    db_close(app->db);
+    signals_free(app->signals);
+    loop_free(app->loop);
+}
+
+int app_serve(const struct config *cfg, struct err *e)
+{
+    struct app app = { .cfg = cfg };
+    int rc = start(&app, e);
+
+    if (rc == 0)
+        rc = loop_run(app.loop, e);
+    stop(&app);
+    if (rc == 0)
+        log_info("stopped");
+    return rc;
+}

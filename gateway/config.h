@@ -1,0 +1,63 @@
+/* Configuration: upstream's TOML keys (contract/lifecycle.md 13) and our own tables, with
+ * environment overrides. One row per option in config.c. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+struct buf;
+struct err;
+
+enum { CONFIG_CAPS_MAX = 48 };
+
+struct config {
+    /* [server] */
+    char *host;    /* listen address; "0.0.0.0" listens on IPv6 as well */
+    int64_t port;
+    char *api_key; /* NULL: none */
+    char *eip;     /* host of endpoints as clients reach us; NULL: see api/endpoints.c */
+    int64_t max_sandbox_timeout_s; /* 0: no cap */
+    int64_t keep_alive_s;
+    int64_t max_connections; /* limit_concurrency; 0: our own bound */
+    int64_t graceful_s;
+    int64_t backlog;
+    int64_t job_threads;
+    /* [log] */
+    char *log_level;
+    /* [runtime] */
+    char *runtime_type;
+    char *line_endings; /* auto, keep, strip: design decision 21 */
+    /* [docker] */
+    char *network_mode;
+    int64_t api_timeout_s;
+    char *publish_host;
+    char *drop_capabilities[CONFIG_CAPS_MAX + 1]; /* NULL-terminated */
+    char *apparmor_profile;
+    char *seccomp_profile;
+    bool no_new_privileges;
+    int64_t pids_limit;
+    /* [store] */
+    char *store_path;
+    /* [secure_runtime] */
+    char *secure_type;
+    char *secure_docker_runtime;
+    /* ours */
+    char *engine;           /* [engine] socket, or DOCKER_HOST */
+    int64_t pull_timeout_s; /* [engine] pull_timeout_seconds */
+    bool read_only_root;    /* [sandbox] read_only_root */
+    int64_t ready_timeout_s;  /* [sandbox] ready_timeout_seconds */
+    int64_t sweep_interval_s; /* [sandbox] sweep_interval_seconds */
+    int64_t ended_keep_s;     /* [sandbox] keep_ended_seconds */
+    int64_t quarantine_s;     /* [sandbox] quarantine_seconds */
+    char *agent_dir;          /* [agent] dir: a development agent */
+    bool insecure;            /* OPENSANDBOX_INSECURE_SERVER=YES: may run without a key */
+};
+
+/* Defaults, then the file at path (NULL: none), then the environment. What deserves a word at
+ * start (unknown keys with their lines, keys without effect, differences from upstream's
+ * defaults) is appended to notes, one line each. The result needs config_done. */
+int config_load(const char *path, struct config *out, struct buf *notes, struct err *e);
+void config_done(struct config *c);
+
+/* --config, then SANDBOX_CONFIG_PATH, then ~/.sandbox.toml if it exists, else NULL. The caller
+ * frees. */
+char *config_find(const char *option);

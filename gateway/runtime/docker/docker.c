@@ -1,0 +1,501 @@
+#include "gateway/runtime/docker/docker.h"
+
+#include "common/base/buf.h"
+#include "common/base/cleanup.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/log.h"
+#include "common/json/jx.h"
+#include "common/json/utf8.h"
+#include "gateway/runtime/agent.h"
+#include "gateway/runtime/docker/engine.h"
+#include "gateway/runtime/docker/frames.h"
+#include "gateway/runtime/docker/inject.h"
+#include "gateway/runtime/docker/inspect.h"
+#include "gateway/runtime/docker/names.h"
+#include "gateway/runtime/docker/network.h"
+#include "gateway/runtime/docker/pull.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    API_TIMEOUT_S = 180,
+    PULL_TIMEOUT_S = 1800,
+    SECCOMP_MAX = 1 << 20,
+    LIST_MAX = 128 << 20, /* bytes; about 2 KB a container */
+    LIST_MS = 60000,
+    REMOVE_MS = 60000,
+    GONE_POLL_MS = 25,
+    EXPLAIN_MS = 5000,
+    LOG_TAIL = 5,       /* lines of a container that died */
+    LOG_TEXT_MAX = 240, /* bytes of them in an error */
+    TEXT_MAX = 400,
+};
+
+#define QUERY_FAILED "DOCKER::SANDBOX_QUERY_FAILED"
+
+static struct docker *docker_of(struct runtime *rt)
+{
+    return (struct docker *)rt; /* rt is its first member */
+}
+
+static int not_found(const char *id, struct err *e)
+{
+    return err_api(e, ERRC_NOT_FOUND, "DOCKER::SANDBOX_NOT_FOUND", "sandbox %s not found", id);
+}
+
+static void sandbox_path(char out[DOCKER_PATH], const char *id, const char *rest)
+{
+    (void)snprintf(out, DOCKER_PATH, "/containers/" SANDBOX_NAME "%s%s", id, rest);
+}
+
+/* ---- parts ---- */
+
+/* Caller holds the lock. */
+static int parts_prepare(struct docker *d, struct err *e)
+{
+    if (network_prepare(d->network, d->engine, e) < 0)
+        return -1;
+    if (inject_prepare(&d->cfg, d->engine, d->parts.volume, sizeof(d->parts.volume), e) < 0)
+        return -1;
+    if (++d->parts.generation == 0)
+        d->parts.generation = 1;
+    return 0;
+}
+
+int docker_parts_get(struct docker *d, unsigned missing, struct docker_parts *out, struct err *e)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&d->guard);
+
+    if (d->parts.generation == missing && parts_prepare(d, e) < 0)
+        return -1;
+    *out = d->parts;
+    return 0;
+}
+
+static int docker_prepare(struct runtime *rt, struct err *e)
+{
+    struct docker *d = docker_of(rt);
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&d->guard);
+
+    return parts_prepare(d, e);
+}
+
+/* ---- remove ---- */
+
+static void nap(int ms)
+{
+    const struct timespec t = { .tv_nsec = ms * 1000000L };
+
+    (void)nanosleep(&t, NULL);
+}
+
+static int time_left(int64_t until_mono_ms)
+{
+    int64_t left = until_mono_ms - clock_mono_ms();
+
+    return left > 0 ? (int)left : 0;
+}
+
+/* One DELETE. 1: gone; 0: still being removed; -1: err set. */
+static int remove_once(struct docker *d, const char *id, int timeout_ms, struct err *e)
+{
+    char path[DOCKER_PATH];
+    char text[TEXT_MAX];
+    const struct engine_call c = { .method = "DELETE", .path = path, .timeout_ms = timeout_ms };
+    AUTO_REPLY struct engine_reply r = { 0 };
+
+    sandbox_path(path, id, "?force=1&v=1");
+    if (engine_send(d->engine, &c, &r, e) < 0)
+        return -1;
+    if (r.status == 204 || r.status == 404)
+        return 1;
+    if (r.status == 409) /* somebody else is at it */
+        return 0;
+    return err_api(e, ERRC_INTERNAL, "DOCKER::SANDBOX_DELETE_FAILED",
+                   "sandbox %s could not be removed: %s", id, engine_text(&r, text, sizeof(text)));
+}
+
+int docker_remove_within(struct docker *d, const char *id, int timeout_ms, struct err *e)
+{
+    const int64_t until = clock_mono_ms() + timeout_ms;
+    int left;
+    int rc;
+
+    for (;;) {
+        left = time_left(until);
+        if (left == 0)
+            return err_api(e, ERRC_TIMEOUT, "DOCKER::SANDBOX_DELETE_FAILED",
+                           "sandbox %s is still being removed after %d ms", id, timeout_ms);
+        rc = remove_once(d, id, left, e);
+        if (rc < 0)
+            return -1;
+        if (rc > 0)
+            break;
+        nap(GONE_POLL_MS);
+    }
+    crash_step(&d->cfg, "delete.removed");
+    return 0;
+}
+
+static int docker_remove(struct runtime *rt, const char *id, struct err *e)
+{
+    return docker_remove_within(docker_of(rt), id, REMOVE_MS, e);
+}
+
+/* ---- pause and resume ---- */
+
+/* Words of a refusal that mean "it is not in the state for it"; the engine answers 409 to one and
+ * 500 to the other. */
+struct change {
+    const char *path;
+    const char *words[3];
+    const char *conflict_code;
+    const char *failed_code;
+    const char *conflict_text;
+    const char *verb;
+};
+
+static const struct change change_pause = {
+    "/pause",
+    { "is not running", "is already paused", "is restarting" },
+    "DOCKER::SANDBOX_NOT_RUNNING",
+    "DOCKER::SANDBOX_PAUSE_FAILED",
+    "is not running",
+    "paused",
+};
+
+static const struct change change_resume = {
+    "/unpause",
+    { "is not paused", "is not running", "is not running" },
+    "DOCKER::SANDBOX_NOT_PAUSED",
+    "DOCKER::SANDBOX_RESUME_FAILED",
+    "is not paused",
+    "resumed",
+};
+
+static bool is_conflict(const struct change *ch, int status, const char *text)
+{
+    size_t i;
+
+    for (i = 0; i < ARRAY_LEN(ch->words); i++)
+        if (strstr(text, ch->words[i]))
+            return true;
+    return status == 409;
+}
+
+static int apply(struct docker *d, const char *id, const struct change *ch, struct err *e)
+{
+    char path[DOCKER_PATH];
+    char text[TEXT_MAX];
+    const struct engine_call c = { .method = "POST", .path = path };
+    AUTO_REPLY struct engine_reply r = { 0 };
+
+    sandbox_path(path, id, ch->path);
+    if (engine_send(d->engine, &c, &r, e) < 0)
+        return -1;
+    if (r.status == 204)
+        return 0;
+    if (r.status == 404)
+        return not_found(id, e);
+    (void)engine_text(&r, text, sizeof(text));
+    if (is_conflict(ch, r.status, text))
+        return err_api(e, ERRC_CONFLICT, ch->conflict_code, "sandbox %s %s", id, ch->conflict_text);
+    return err_api(e, ERRC_INTERNAL, ch->failed_code, "sandbox %s could not be %s: %s", id,
+                   ch->verb, text);
+}
+
+static int docker_pause(struct runtime *rt, const char *id, struct err *e)
+{
+    return apply(docker_of(rt), id, &change_pause, e);
+}
+
+static int docker_resume(struct runtime *rt, const char *id, struct err *e)
+{
+    return apply(docker_of(rt), id, &change_resume, e);
+}
+
+/* ---- status and list ---- */
+
+static int status_within(struct docker *d, const char *id, int timeout_ms,
+                         struct runtime_status *out, struct err *e)
+{
+    char path[DOCKER_PATH];
+    const struct engine_call c = { .method = "GET", .path = path, .timeout_ms = timeout_ms };
+    AUTO_REPLY struct engine_reply r = { 0 };
+    json_auto_t *about = NULL;
+
+    sandbox_path(path, id, "/json");
+    if (engine_send(d->engine, &c, &r, e) < 0)
+        return -1;
+    if (r.status == 404)
+        return not_found(id, e);
+    if (r.status != 200) {
+        (void)engine_refused(&r, "read the sandbox", e);
+        if (e)
+            e->api_code = QUERY_FAILED;
+        return -1;
+    }
+    about = jx_parse(r.body.data ? r.body.data : "", r.body.len, true, e);
+    if (!about || inspect_status(about, network_name(d->network), out, e) < 0) {
+        if (e)
+            e->code = ERRC_BAD_GATEWAY;
+        return err_wrap(e, "reply of the container engine");
+    }
+    return 0;
+}
+
+static int docker_status(struct runtime *rt, const char *id, struct runtime_status *out,
+                         struct err *e)
+{
+    return status_within(docker_of(rt), id, 0, out, e);
+}
+
+static int list_path(const struct docker *d, struct buf *out)
+{
+    AUTO_FREE char *filter = NULL;
+    json_auto_t *v = json_pack("{s:[s++, s]}", "label", LABEL_INSTANCE, "=", d->cfg.instance,
+                               LABEL_ROLE "=" ROLE_SANDBOX);
+
+    filter = v ? json_dumps(v, JSON_COMPACT) : NULL;
+    if (!filter || buf_puts(out, "/containers/json?all=1") < 0)
+        return -1;
+    return engine_query(out, "filters", filter);
+}
+
+static int docker_list(struct runtime *rt, struct runtime_list *out, struct err *e)
+{
+    struct docker *d = docker_of(rt);
+    AUTO_BUF struct buf path = BUF_INIT(1024);
+    struct engine_call c = { .method = "GET", .timeout_ms = LIST_MS, .reply_max = LIST_MAX };
+    struct runtime_list list = { 0 };
+    json_auto_t *items = NULL;
+    json_t *item;
+    size_t i;
+
+    if (list_path(d, &path) < 0)
+        return err_nomem(e);
+    c.path = path.data;
+    if (engine_do(d->engine, &c, "list the sandboxes", &items, e) < 0)
+        return -1;
+    list.items = calloc(json_array_size(items) + 1, sizeof(*list.items));
+    if (!list.items)
+        return err_nomem(e);
+    json_array_foreach(items, i, item) {
+        if (inspect_item(item, network_name(d->network), &list.items[list.len], NULL) == 0)
+            list.len++;
+    }
+    *out = list;
+    return 0;
+}
+
+static bool docker_is_sandbox_address(struct runtime *rt, const char *addr)
+{
+    return network_has(docker_of(rt)->network, addr);
+}
+
+/* ---- claim, and what became of a container ---- */
+
+static void on_log(void *arg, int stream, const char *data, size_t len)
+{
+    (void)stream;
+    (void)buf_append(arg, data, len); /* the tail is short; a full buffer keeps its beginning */
+}
+
+/* One line of text from the last output, control characters as blanks; the end is what counts. */
+static void log_tail(struct docker *d, const char *id, char out[LOG_TEXT_MAX])
+{
+    char path[DOCKER_PATH];
+    const struct engine_call c = { .method = "GET", .path = path, .timeout_ms = EXPLAIN_MS };
+    AUTO_REPLY struct engine_reply r = { 0 };
+    AUTO_BUF struct buf raw = BUF_INIT(64 << 10);
+    AUTO_BUF struct buf text = BUF_INIT(256 << 10);
+    struct frames f = { 0 };
+    size_t from;
+    size_t i;
+
+    out[0] = '\0';
+    (void)snprintf(path, sizeof(path),
+                   "/containers/" SANDBOX_NAME "%s/logs?stdout=1&stderr=1&tail=%d", id, LOG_TAIL);
+    if (engine_send(d->engine, &c, &r, NULL) < 0 || r.status != 200 || !r.body.data ||
+        frames_feed(&f, r.body.data, r.body.len, on_log, &raw) < 0 || !raw.data ||
+        utf8_repair(raw.data, raw.len, &text) < 0 || !text.data)
+        return;
+    for (i = 0; i < text.len; i++)
+        if ((unsigned char)text.data[i] < ' ')
+            text.data[i] = ' ';
+    while (text.len > 0 && text.data[text.len - 1] == ' ')
+        text.len--;
+    from = text.len < LOG_TEXT_MAX ? 0 : text.len - LOG_TEXT_MAX + 1;
+    while (from < text.len && ((unsigned char)text.data[from] & 0xc0) == 0x80)
+        from++; /* not in the middle of a character */
+    memcpy(out, text.data + from, text.len - from);
+    out[text.len - from] = '\0';
+}
+
+int docker_explain(struct docker *d, const char *id, struct err *e)
+{
+    struct runtime_status st;
+    char tail[LOG_TEXT_MAX];
+    char was[160];
+
+    if (!e || status_within(d, id, EXPLAIN_MS, &st, NULL) < 0 || st.state != RUNTIME_ENDED)
+        return -1;
+    log_tail(d, id, tail);
+    (void)snprintf(was, sizeof(was), "%.*s", (int)sizeof(was) - 1, e->msg);
+    return err_api(e, e->code, e->api_code, "%s; the container ended with exit status %d%s%s%s",
+                   was, st.exit_code, st.oom_killed ? " (out of memory)" : "",
+                   tail[0] ? ", its last output: " : "", tail);
+}
+
+/* For agent.c while nothing answers. */
+struct claim {
+    struct docker *d;
+    const char *id;
+};
+
+static int still_there(void *arg, struct err *e)
+{
+    const struct claim *c = arg;
+    struct runtime_status st;
+    struct err why = { 0 };
+
+    if (status_within(c->d, c->id, EXPLAIN_MS, &st, &why) < 0) {
+        if (why.code != ERRC_NOT_FOUND)
+            return 0; /* the engine is busy; the agent may still come */
+        return err_api(e, ERRC_BUSY, "DOCKER::SANDBOX_EXECD_START_FAILED",
+                       "the sandbox was removed while it started");
+    }
+    if (st.state == RUNTIME_ENDED)
+        return err_api(e, ERRC_BUSY, "DOCKER::SANDBOX_EXECD_START_FAILED",
+                       "the agent ended before it was claimed");
+    return 0;
+}
+
+static int docker_claim(struct runtime *rt, const char *id, const struct runtime_place *place,
+                        const json_t *claim, int deadline_ms, struct err *e)
+{
+    struct claim c = { docker_of(rt), id };
+    struct err mine = { 0 };
+
+    if (agent_claim(place, claim, deadline_ms, still_there, &c, &mine) == 0)
+        return 0;
+    if (mine.code == ERRC_FORBIDDEN)
+        log_error("security event: an agent refused its claim", LOG_S("id", id),
+                  LOG_S("address", place->address));
+    else if (mine.code != ERRC_INVALID)
+        (void)docker_explain(c.d, id, &mine);
+    if (e)
+        *e = mine;
+    return -1;
+}
+
+/* ---- open and close ---- */
+
+static void docker_close(struct runtime *rt)
+{
+    struct docker *d = docker_of(rt);
+
+    pulls_free(d->pulls);
+    network_free(d->network);
+    engine_free(d->engine);
+    (void)pthread_mutex_destroy(&d->guard);
+    free(d->seccomp);
+    free(d);
+}
+
+static const struct runtime_ops docker_ops = {
+    .name = "docker",
+    .prepare = docker_prepare,
+    .start_held = docker_start_held,
+    .claim = docker_claim,
+    .remove = docker_remove,
+    .pause = docker_pause,
+    .resume = docker_resume,
+    .status = docker_status,
+    .list = docker_list,
+    .is_sandbox_address = docker_is_sandbox_address,
+    .close = docker_close,
+};
+
+/* The engine's API wants the profile itself, its command line reads the file. */
+static int read_seccomp(const char *path, char **out, struct err *e)
+{
+    AUTO_FILE FILE *f = fopen(path, "re");
+    AUTO_BUF struct buf b = BUF_INIT(SECCOMP_MAX);
+    AUTO_BUF struct buf opt = BUF_INIT(SECCOMP_MAX + 16);
+    AUTO_FREE char *compact = NULL;
+    json_auto_t *v = NULL;
+    size_t n;
+
+    if (!f)
+        return err_sys(e, errno, "docker.seccomp_profile %.200s", path);
+    while (buf_reserve(&b, 4096) && (n = fread(b.data + b.len, 1, 4096, f)) > 0)
+        b.len += n;
+    v = b.data ? jx_parse(b.data, b.len, true, e) : NULL;
+    if (!v)
+        return err_wrap(e, "docker.seccomp_profile %.200s", path);
+    compact = json_dumps(v, JSON_COMPACT);
+    if (!compact || buf_printf(&opt, "seccomp=%s", compact) < 0)
+        return err_nomem(e);
+    *out = buf_take(&opt);
+    return *out ? 0 : err_nomem(e);
+}
+
+/* The instance becomes part of names: only what UUIDs are made of. */
+static int check_config(const struct runtime_config *cfg, struct err *e)
+{
+    size_t i;
+
+    for (i = 0; i < INSTANCE_SHORT; i++)
+        if (!isxdigit((unsigned char)cfg->instance[i]))
+            return err_set(e, ERRC_INVALID, "the instance \"%.40s\" is not a UUID", cfg->instance);
+    if (!cfg->agent_dir && !cfg->agent_len)
+        return err_set(e, ERRC_INVALID, "this build has no agent in it");
+    return 0;
+}
+
+static int fill(struct docker *d, struct err *e)
+{
+    const struct runtime_config *cfg = &d->cfg;
+    int api_s = cfg->api_timeout_s > 0 ? cfg->api_timeout_s : API_TIMEOUT_S;
+    int pull_s = cfg->pull_timeout_s > 0 ? cfg->pull_timeout_s : PULL_TIMEOUT_S;
+
+    d->engine = engine_new(cfg->engine, api_s * 1000);
+    d->pulls = pulls_new(pull_s * 1000);
+    if (!d->engine || !d->pulls)
+        return err_nomem(e);
+    d->network = network_new(cfg, e);
+    if (!d->network)
+        return -1;
+    if (cfg->seccomp_profile && strcmp(cfg->seccomp_profile, "unconfined") == 0) {
+        d->seccomp = strdup("seccomp=unconfined");
+        return d->seccomp ? 0 : err_nomem(e);
+    }
+    return cfg->seccomp_profile && *cfg->seccomp_profile
+               ? read_seccomp(cfg->seccomp_profile, &d->seccomp, e)
+               : 0;
+}
+
+int docker_open(const struct runtime_config *cfg, struct runtime **out, struct err *e)
+{
+    struct docker *d;
+
+    if (check_config(cfg, e) < 0)
+        return -1;
+    d = calloc(1, sizeof(*d));
+    if (!d)
+        return err_nomem(e);
+    d->rt.ops = &docker_ops;
+    d->cfg = *cfg;
+    (void)pthread_mutex_init(&d->guard, NULL);
+    if (fill(d, e) < 0) {
+        docker_close(&d->rt);
+        return -1;
+    }
+    *out = &d->rt;
+    return 0;
+}

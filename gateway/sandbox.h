@@ -1,0 +1,61 @@
+/* The record of a sandbox: plain data shared by domain, store and api. */
+#pragma once
+#include "gateway/runtime/runtime.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum sandbox_state {
+    SANDBOX_PENDING, /* intent is written, the engine is being asked */
+    SANDBOX_RUNNING,
+    SANDBOX_PAUSED,
+    SANDBOX_STOPPING,   /* removal is written, the engine is being asked */
+    SANDBOX_TERMINATED, /* ended by itself with status 0; kept until deleted or expired */
+    SANDBOX_FAILED,     /* ended by itself otherwise */
+    SANDBOX_STATE_MAX_,
+};
+
+const char *sandbox_state_to_string(enum sandbox_state s); /* as on the wire: "Running" */
+int sandbox_state_parse(const char *s);                    /* exact; -1 when unknown */
+
+enum { SANDBOX_REASON = 64, SANDBOX_MESSAGE = 512, SANDBOX_TOKEN = 65 };
+
+struct sandbox {
+    char id[RUNTIME_ID];
+    enum sandbox_state state;
+    char reason[SANDBOX_REASON];
+    char message[SANDBOX_MESSAGE];
+    int64_t transition_ms; /* wall */
+    int64_t created_ms;
+    int64_t expires_ms; /* 0 = never */
+    char *image;        /* owned strings; JSON where it says so */
+    char *entrypoint;   /* JSON array */
+    char *metadata;     /* JSON object */
+    char *extensions;   /* JSON object */
+    char platform_os[16]; /* "" when not requested */
+    char platform_arch[16];
+    char token[SANDBOX_TOKEN];
+    struct runtime_place place;
+};
+
+void sandbox_done(struct sandbox *sb); /* frees what it owns; safe on a zeroed one */
+#define AUTO_SANDBOX __attribute__((cleanup(sandbox_done)))
+
+void sandbox_set_state(struct sandbox *sb, enum sandbox_state state, const char *reason,
+                       const char *message, int64_t now_ms);
+
+/* Why and when a sandbox that is gone ended. */
+struct sandbox_end {
+    int64_t ended_ms;
+    char reason[SANDBOX_REASON];
+    char message[SANDBOX_MESSAGE];
+};
+
+/* A page of a list; owns its items. */
+struct sandbox_page {
+    struct sandbox *items;
+    size_t len;
+    int64_t total; /* of all that match */
+};
+void sandbox_page_done(struct sandbox_page *p);
+#define AUTO_PAGE __attribute__((cleanup(sandbox_page_done)))
