@@ -172,7 +172,7 @@ static void job_done(void *arg)
 {
     struct exchange *x = arg;
 
-    MHD_resume_connection(x->conn);
+    server_resume(x->server, x->conn);
 }
 
 static void run_handler(struct exchange *x)
@@ -218,7 +218,7 @@ static bool offload(struct exchange *x, job_fn fn)
     MHD_suspend_connection(x->conn);
     if (jobs_post(x->server->svc.jobs, fn, x, &x->err) == 0)
         return true;
-    MHD_resume_connection(x->conn);
+    server_resume(x->server, x->conn);
     x->failed = true;
     return false;
 }
@@ -260,7 +260,7 @@ void http_complete(struct http_req *rq, const struct err *e)
         x->failed = true;
     }
     if (x->suspended) /* else the handler has not returned yet */
-        MHD_resume_connection(x->conn);
+        server_resume(x->server, x->conn);
 }
 
 /* ---- body ---- */

@@ -18,7 +18,16 @@ struct http_server {
     unsigned connections;
     unsigned active;
     bool draining;
+    bool resumed; /* libmicrohttpd has to be run before the next wait */
 };
+
+/* Lets a suspended connection go on. libmicrohttpd does not count it as a reason to run when it
+ * has no thread of its own, so the loop's hook is told. */
+static inline void server_resume(struct http_server *s, struct MHD_Connection *conn)
+{
+    s->resumed = true;
+    MHD_resume_connection(conn);
+}
 
 enum phase {
     PHASE_NEW,   /* head received, nothing decided */

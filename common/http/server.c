@@ -36,10 +36,11 @@ static int before_wait(void *arg)
     int rounds;
 
     for (rounds = 0; rounds < 8; rounds++) {
-        if (MHD_get_timeout(s->mhd, &ms) != MHD_YES)
+        if (!s->resumed && MHD_get_timeout(s->mhd, &ms) != MHD_YES)
             return -1;
-        if (ms > 0)
+        if (!s->resumed && ms > 0)
             return ms > 60000 ? 60000 : (int)ms;
+        s->resumed = false;
         (void)MHD_run(s->mhd);
     }
     return 0;

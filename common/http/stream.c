@@ -58,7 +58,7 @@ static void wake(struct http_stream *st)
     if (!st->suspended)
         return;
     st->suspended = false;
-    MHD_resume_connection(st->conn); /* takes effect in the loop's next before_wait */
+    server_resume(st->server, st->conn); /* takes effect in the loop's next before_wait */
 }
 
 static size_t pending(const struct http_stream *st)

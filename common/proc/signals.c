@@ -66,6 +66,7 @@ static void on_readable(struct loop_fd *w, uint32_t events)
 struct signals *signals_new(struct loop *l, const sigset_t *set,
                             void (*on_signal)(void *arg, int sig), void *arg, struct err *e)
 {
+    struct sigaction dfl = { .sa_handler = SIG_DFL };
     struct signals *s = calloc(1, sizeof(*s));
     sigset_t mask = *set;
 
@@ -73,6 +74,7 @@ struct signals *signals_new(struct loop *l, const sigset_t *set,
         (void)err_nomem(e);
         return NULL;
     }
+    (void)sigaction(SIGCHLD, &dfl, NULL); /* inherited as ignored, exit statuses would be lost */
     (void)sigaddset(&mask, SIGCHLD);
     (void)pthread_sigmask(SIG_BLOCK, &mask, NULL);
     s->loop = l;
@@ -107,7 +109,14 @@ void signals_watch_child(struct signals *s, struct child *c)
     s->children = c;
 }
 
+/* By object: once c has ended, its number may be another child's. */
 void signals_unwatch_child(struct signals *s, struct child *c)
 {
-    (void)take_child(s, c->pid);
+    struct child **at;
+
+    for (at = &s->children; *at; at = &(*at)->next)
+        if (*at == c) {
+            *at = c->next;
+            return;
+        }
 }

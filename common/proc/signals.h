@@ -24,4 +24,4 @@ struct child {
 
 /* Watch right after spawn, before returning to the loop. */
 void signals_watch_child(struct signals *s, struct child *c);
-void signals_unwatch_child(struct signals *s, struct child *c);
+void signals_unwatch_child(struct signals *s, struct child *c); /* safe when not watched */

@@ -88,7 +88,7 @@ int api_endpoint_get(void *app, struct http_req *rq, struct http_resp *rs, struc
     struct api *api = app;
     AUTO_SANDBOX struct sandbox sb = { 0 };
     struct endpoint_query q = { 0 };
-    const char *host;
+    const char *host = NULL;
     const char *text;
 
     if (take_query(rq, &q, e) < 0 || lifecycle_get(api->lc, rq->params[0], &sb, e) < 0)

@@ -1,6 +1,6 @@
 /* Test hook for the crash matrix: SANDGATE_FAULT=crash:<step> kills this process with SIGKILL when
- * it reaches the step, hold:<step> stops the thread there for good. Steps are named where they
- * are passed. Costs one string comparison when set, nothing else. */
+ * it reaches the step; hold:<step> stops the thread there for good; wait:<step> until the file
+ * named by SANDGATE_FAULT_FILE exists. Steps are named where they are passed. */
 #pragma once
 #include <stdbool.h>
 

@@ -21,7 +21,6 @@ enum {
 
 #define START_FAILED "DOCKER::SANDBOX_EXECD_START_FAILED"
 
-/* Sends nothing sensitive anywhere but to place: no proxy, no redirect. */
 static size_t on_reply(char *data, size_t size, size_t n, void *arg)
 {
     return buf_append(arg, data, size * n) < 0 ? 0 : size * n;
@@ -47,6 +46,7 @@ static struct curl_slist *make_headers(void)
     return more;
 }
 
+/* The claim goes to place and nowhere else: no proxy, no redirect. */
 static void set_up(CURL *c, const struct runtime_place *place, const char *body,
                    struct curl_slist *headers, struct buf *reply)
 {

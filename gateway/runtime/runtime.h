@@ -63,8 +63,9 @@ struct runtime_list {
 struct runtime_ops {
     const char *name; /* value of runtime.type in the configuration */
 
-    /* Prepares what every sandbox needs (network, agent volume). Idempotent; called at start,
-     * after the engine came back, and by start_held when something is missing. */
+    /* Prepares what every sandbox needs (network, agent volume). Idempotent, and cheap while the
+     * engine stays the same: call it at start and before every sweep. start_held does it too when
+     * something is missing. */
     int (*prepare)(struct runtime *rt, struct err *e);
     /* Makes and starts a held sandbox and tells where it is. Not idempotent: the id must be new.
      * May pull the image first. On failure nothing of it is left, or what is left carries the
@@ -126,6 +127,7 @@ struct runtime_config {
     const char *docker_runtime;   /* "runsc", ...; NULL: engine default */
     bool no_new_privileges;
     bool read_only_root;
+    bool keep_host_open;       /* true: no nft rules are set (tests; a firewall of the operator) */
     int pids_limit;            /* 0: none */
     const char *agent_dir;     /* directory with a development agent; NULL: the embedded one */
     const void *agent;         /* the embedded execd */

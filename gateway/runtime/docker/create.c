@@ -225,8 +225,11 @@ static enum fault call_start(struct start *s, struct err *e)
 static int check_place(struct start *s, const struct runtime_status *st, struct err *e)
 {
     if (st->state != RUNTIME_RUNNING) {
-        (void)err_api(e, ERRC_INTERNAL, START_FAILED, "the sandbox ended at once");
-        return docker_explain(s->d, s->spec->id, e);
+        struct err why = { 0 };
+
+        (void)err_api(&why, ERRC_INTERNAL, START_FAILED, "the sandbox ended at once");
+        (void)docker_explain(s->d, s->spec->id, 0, &why);
+        return err_api(e, why.code, START_FAILED, "%s", why.msg);
     }
     if (!st->place.address[0])
         return err_api(e, ERRC_INTERNAL, START_FAILED, "the sandbox has no address in network %s",

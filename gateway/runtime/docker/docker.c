@@ -6,10 +6,9 @@
 #include "common/base/err.h"
 #include "common/base/log.h"
 #include "common/json/jx.h"
-#include "common/json/utf8.h"
 #include "gateway/runtime/agent.h"
+#include "gateway/runtime/docker/container.h"
 #include "gateway/runtime/docker/engine.h"
-#include "gateway/runtime/docker/frames.h"
 #include "gateway/runtime/docker/inject.h"
 #include "gateway/runtime/docker/inspect.h"
 #include "gateway/runtime/docker/names.h"
@@ -28,14 +27,11 @@ enum {
     LIST_MAX = 128 << 20, /* bytes; about 2 KB a container */
     LIST_MS = 60000,
     REMOVE_MS = 60000,
-    GONE_POLL_MS = 25,
     EXPLAIN_MS = 5000,
-    LOG_TAIL = 5,       /* lines of a container that died */
-    LOG_TEXT_MAX = 240, /* bytes of them in an error */
+    ENDED_WAIT_MS = 500,
+    ENDED_POLL_MS = 10,
     TEXT_MAX = 400,
 };
-
-#define QUERY_FAILED "DOCKER::SANDBOX_QUERY_FAILED"
 
 static struct docker *docker_of(struct runtime *rt)
 {
@@ -47,9 +43,9 @@ static int not_found(const char *id, struct err *e)
     return err_api(e, ERRC_NOT_FOUND, "DOCKER::SANDBOX_NOT_FOUND", "sandbox %s not found", id);
 }
 
-static void sandbox_path(char out[DOCKER_PATH], const char *id, const char *rest)
+static void sandbox_name(char out[DOCKER_NAME], const char *id)
 {
-    (void)snprintf(out, DOCKER_PATH, "/containers/" SANDBOX_NAME "%s%s", id, rest);
+    (void)snprintf(out, DOCKER_NAME, SANDBOX_NAME "%s", id);
 }
 
 /* ---- parts ---- */
@@ -57,12 +53,15 @@ static void sandbox_path(char out[DOCKER_PATH], const char *id, const char *rest
 /* Caller holds the lock. */
 static int parts_prepare(struct docker *d, struct err *e)
 {
+    unsigned breaks = engine_breaks(d->engine);
+
     if (network_prepare(d->network, d->engine, e) < 0)
         return -1;
     if (inject_prepare(&d->cfg, d->engine, d->parts.volume, sizeof(d->parts.volume), e) < 0)
         return -1;
     if (++d->parts.generation == 0)
         d->parts.generation = 1;
+    d->breaks = breaks;
     return 0;
 }
 
@@ -76,67 +75,36 @@ int docker_parts_get(struct docker *d, unsigned missing, struct docker_parts *ou
     return 0;
 }
 
+/* Nothing to do as long as the engine stays the same: what somebody removes under it is found by
+ * the start that misses it. So it may be called often. */
+static int parts_renew(struct docker *d, struct err *e)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&d->guard);
+
+    if (d->parts.generation && d->breaks == engine_breaks(d->engine))
+        return 0;
+    return parts_prepare(d, e);
+}
+
 static int docker_prepare(struct runtime *rt, struct err *e)
 {
     struct docker *d = docker_of(rt);
-    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&d->guard);
 
-    return parts_prepare(d, e);
+    if (parts_renew(d, e) < 0)
+        return -1;
+    network_keep_closed(d->network);
+    return 0;
 }
 
 /* ---- remove ---- */
 
-static void nap(int ms)
-{
-    const struct timespec t = { .tv_nsec = ms * 1000000L };
-
-    (void)nanosleep(&t, NULL);
-}
-
-static int time_left(int64_t until_mono_ms)
-{
-    int64_t left = until_mono_ms - clock_mono_ms();
-
-    return left > 0 ? (int)left : 0;
-}
-
-/* One DELETE. 1: gone; 0: still being removed; -1: err set. */
-static int remove_once(struct docker *d, const char *id, int timeout_ms, struct err *e)
-{
-    char path[DOCKER_PATH];
-    char text[TEXT_MAX];
-    const struct engine_call c = { .method = "DELETE", .path = path, .timeout_ms = timeout_ms };
-    AUTO_REPLY struct engine_reply r = { 0 };
-
-    sandbox_path(path, id, "?force=1&v=1");
-    if (engine_send(d->engine, &c, &r, e) < 0)
-        return -1;
-    if (r.status == 204 || r.status == 404)
-        return 1;
-    if (r.status == 409) /* somebody else is at it */
-        return 0;
-    return err_api(e, ERRC_INTERNAL, "DOCKER::SANDBOX_DELETE_FAILED",
-                   "sandbox %s could not be removed: %s", id, engine_text(&r, text, sizeof(text)));
-}
-
 int docker_remove_within(struct docker *d, const char *id, int timeout_ms, struct err *e)
 {
-    const int64_t until = clock_mono_ms() + timeout_ms;
-    int left;
-    int rc;
+    char name[DOCKER_NAME];
 
-    for (;;) {
-        left = time_left(until);
-        if (left == 0)
-            return err_api(e, ERRC_TIMEOUT, "DOCKER::SANDBOX_DELETE_FAILED",
-                           "sandbox %s is still being removed after %d ms", id, timeout_ms);
-        rc = remove_once(d, id, left, e);
-        if (rc < 0)
-            return -1;
-        if (rc > 0)
-            break;
-        nap(GONE_POLL_MS);
-    }
+    sandbox_name(name, id);
+    if (container_remove(d->engine, name, timeout_ms, e) < 0)
+        return -1;
     crash_step(&d->cfg, "delete.removed");
     return 0;
 }
@@ -194,7 +162,7 @@ static int apply(struct docker *d, const char *id, const struct change *ch, stru
     const struct engine_call c = { .method = "POST", .path = path };
     AUTO_REPLY struct engine_reply r = { 0 };
 
-    sandbox_path(path, id, ch->path);
+    (void)snprintf(path, sizeof(path), "/containers/" SANDBOX_NAME "%s%s", id, ch->path);
     if (engine_send(d->engine, &c, &r, e) < 0)
         return -1;
     if (r.status == 204)
@@ -223,29 +191,10 @@ static int docker_resume(struct runtime *rt, const char *id, struct err *e)
 static int status_within(struct docker *d, const char *id, int timeout_ms,
                          struct runtime_status *out, struct err *e)
 {
-    char path[DOCKER_PATH];
-    const struct engine_call c = { .method = "GET", .path = path, .timeout_ms = timeout_ms };
-    AUTO_REPLY struct engine_reply r = { 0 };
-    json_auto_t *about = NULL;
+    char name[DOCKER_NAME];
 
-    sandbox_path(path, id, "/json");
-    if (engine_send(d->engine, &c, &r, e) < 0)
-        return -1;
-    if (r.status == 404)
-        return not_found(id, e);
-    if (r.status != 200) {
-        (void)engine_refused(&r, "read the sandbox", e);
-        if (e)
-            e->api_code = QUERY_FAILED;
-        return -1;
-    }
-    about = jx_parse(r.body.data ? r.body.data : "", r.body.len, true, e);
-    if (!about || inspect_status(about, network_name(d->network), out, e) < 0) {
-        if (e)
-            e->code = ERRC_BAD_GATEWAY;
-        return err_wrap(e, "reply of the container engine");
-    }
-    return 0;
+    sandbox_name(name, id);
+    return container_status(d->engine, name, network_name(d->network), timeout_ms, out, e);
 }
 
 static int docker_status(struct runtime *rt, const char *id, struct runtime_status *out,
@@ -299,52 +248,34 @@ static bool docker_is_sandbox_address(struct runtime *rt, const char *addr)
 
 /* ---- claim, and what became of a container ---- */
 
-static void on_log(void *arg, int stream, const char *data, size_t len)
+/* The engine notices an end a few milliseconds after the connection broke. */
+static bool has_ended(struct docker *d, const char *id, int wait_ms, struct runtime_status *st)
 {
-    (void)stream;
-    (void)buf_append(arg, data, len); /* the tail is short; a full buffer keeps its beginning */
+    const struct timespec nap = { .tv_nsec = ENDED_POLL_MS * 1000000L };
+    const int64_t until = clock_mono_ms() + wait_ms;
+
+    for (;;) {
+        if (status_within(d, id, EXPLAIN_MS, st, NULL) < 0)
+            return false;
+        if (st->state == RUNTIME_ENDED)
+            return true;
+        if (clock_mono_ms() >= until)
+            return false;
+        (void)nanosleep(&nap, NULL);
+    }
 }
 
-/* One line of text from the last output, control characters as blanks; the end is what counts. */
-static void log_tail(struct docker *d, const char *id, char out[LOG_TEXT_MAX])
-{
-    char path[DOCKER_PATH];
-    const struct engine_call c = { .method = "GET", .path = path, .timeout_ms = EXPLAIN_MS };
-    AUTO_REPLY struct engine_reply r = { 0 };
-    AUTO_BUF struct buf raw = BUF_INIT(64 << 10);
-    AUTO_BUF struct buf text = BUF_INIT(256 << 10);
-    struct frames f = { 0 };
-    size_t from;
-    size_t i;
-
-    out[0] = '\0';
-    (void)snprintf(path, sizeof(path),
-                   "/containers/" SANDBOX_NAME "%s/logs?stdout=1&stderr=1&tail=%d", id, LOG_TAIL);
-    if (engine_send(d->engine, &c, &r, NULL) < 0 || r.status != 200 || !r.body.data ||
-        frames_feed(&f, r.body.data, r.body.len, on_log, &raw) < 0 || !raw.data ||
-        utf8_repair(raw.data, raw.len, &text) < 0 || !text.data)
-        return;
-    for (i = 0; i < text.len; i++)
-        if ((unsigned char)text.data[i] < ' ')
-            text.data[i] = ' ';
-    while (text.len > 0 && text.data[text.len - 1] == ' ')
-        text.len--;
-    from = text.len < LOG_TEXT_MAX ? 0 : text.len - LOG_TEXT_MAX + 1;
-    while (from < text.len && ((unsigned char)text.data[from] & 0xc0) == 0x80)
-        from++; /* not in the middle of a character */
-    memcpy(out, text.data + from, text.len - from);
-    out[text.len - from] = '\0';
-}
-
-int docker_explain(struct docker *d, const char *id, struct err *e)
+int docker_explain(struct docker *d, const char *id, int wait_ms, struct err *e)
 {
     struct runtime_status st;
-    char tail[LOG_TEXT_MAX];
+    char name[DOCKER_NAME];
+    char tail[CONTAINER_TAIL];
     char was[160];
 
-    if (!e || status_within(d, id, EXPLAIN_MS, &st, NULL) < 0 || st.state != RUNTIME_ENDED)
+    if (!has_ended(d, id, wait_ms, &st))
         return -1;
-    log_tail(d, id, tail);
+    sandbox_name(name, id);
+    container_tail(d->engine, name, EXPLAIN_MS, tail);
     (void)snprintf(was, sizeof(was), "%.*s", (int)sizeof(was) - 1, e->msg);
     return err_api(e, e->code, e->api_code, "%s; the container ended with exit status %d%s%s%s",
                    was, st.exit_code, st.oom_killed ? " (out of memory)" : "",
@@ -387,7 +318,7 @@ static int docker_claim(struct runtime *rt, const char *id, const struct runtime
         log_error("security event: an agent refused its claim", LOG_S("id", id),
                   LOG_S("address", place->address));
     else if (mine.code != ERRC_INVALID)
-        (void)docker_explain(c.d, id, &mine);
+        (void)docker_explain(c.d, id, ENDED_WAIT_MS, &mine);
     if (e)
         *e = mine;
     return -1;

@@ -13,7 +13,7 @@ int docker_open(const struct runtime_config *cfg, struct runtime **out, struct e
 
 /* ---- inside of gateway/runtime/docker only ---- */
 
-enum { DOCKER_VOLUME = 96, DOCKER_PATH = 512 };
+enum { DOCKER_VOLUME = 96, DOCKER_NAME = 64, DOCKER_PATH = 512 };
 
 /* What every sandbox mounts and joins, at one moment. */
 struct docker_parts {
@@ -30,6 +30,7 @@ struct docker {
     char *seccomp; /* "seccomp=<JSON>"; NULL: the engine's default */
     pthread_mutex_t guard;
     struct docker_parts parts; /* guarded; held while it is prepared, so that one thread does it */
+    unsigned breaks;           /* guarded; engine_breaks before the preparation */
 };
 
 /* Test hook: the process may die at any step (design decision 5). */
@@ -48,6 +49,6 @@ int docker_start_held(struct runtime *rt, const struct runtime_spec *spec,
                       struct runtime_place *place, struct err *e);
 /* remove with a deadline of its own; 0 when it is gone. */
 int docker_remove_within(struct docker *d, const char *id, int timeout_ms, struct err *e);
-/* When the container has ended, rewrites e to say so, with its exit status and last output; keeps
- * e's codes otherwise. Returns -1. */
-int docker_explain(struct docker *d, const char *id, struct err *e);
+/* When the container has ended or does so within wait_ms, rewrites e to say so, with its exit status
+ * and last output; keeps e's codes. Returns -1. e must not be NULL. */
+int docker_explain(struct docker *d, const char *id, int wait_ms, struct err *e);

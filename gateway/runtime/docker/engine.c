@@ -5,6 +5,7 @@
 #include "common/base/num.h"
 #include "common/json/jx.h"
 
+#include <ctype.h>
 #include <curl/curl.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -31,6 +32,7 @@ struct engine {
     char *socket;
     int timeout_ms;
     atomic_int version; /* minor of 1.x; 0: to be negotiated */
+    atomic_uint breaks;
     pthread_mutex_t guard;
     struct conn *idle; /* guarded */
     unsigned n_idle;   /* guarded */
@@ -82,6 +84,11 @@ void engine_free(struct engine *en)
     (void)pthread_mutex_destroy(&en->guard);
     free(en->socket);
     free(en);
+}
+
+unsigned engine_breaks(struct engine *en)
+{
+    return atomic_load(&en->breaks);
 }
 
 void engine_reply_free(struct engine_reply *r)
@@ -259,6 +266,12 @@ static int transport_error(const struct engine *en, const struct flight *f, CURL
     return -1;
 }
 
+/* Failures that are not the engine's: its reply was refused on our side. */
+static bool is_break(CURLcode rc)
+{
+    return rc != CURLE_OK && rc != CURLE_WRITE_ERROR && rc != CURLE_OUT_OF_MEMORY;
+}
+
 /* Performs f over a kept or new connection. After a failure or a reconnection the engine may be
  * another one: its version is asked again before the next call. */
 static int perform(struct engine *en, struct flight *f, const char *url, int timeout_ms,
@@ -290,8 +303,10 @@ static int perform(struct engine *en, struct flight *f, const char *url, int tim
     rc = curl_easy_perform(conn->curl);
     (void)curl_easy_getinfo(conn->curl, CURLINFO_RESPONSE_CODE, &status);
     (void)curl_easy_getinfo(conn->curl, CURLINFO_NUM_CONNECTS, &connects);
-    if (rc != CURLE_OK || (connects > 0 && conn->used))
+    if (is_break(rc) || (connects > 0 && conn->used)) {
         atomic_store(&en->version, 0);
+        atomic_fetch_add(&en->breaks, 1);
+    }
     if (rc != CURLE_OK) {
         conn_free(conn);
         return transport_error(en, f, rc, timeout_ms, e);
@@ -320,9 +335,10 @@ static int negotiate(struct engine *en, struct err *e)
         return engine_refused(&r, "ask the engine for its version", e);
     v = f.api_version ? f.api_version : ENGINE_API_MIN;
     if (v < ENGINE_API_MIN)
-        return err_set(e, ERRC_UNSUPPORTED,
-                       "the container engine speaks API 1.%d; 1.%d (Docker 20.10) or newer is needed",
-                       v, ENGINE_API_MIN);
+        return err_set(
+            e, ERRC_UNSUPPORTED,
+            "the container engine speaks API 1.%d; 1.%d (Docker 20.10) or newer is needed", v,
+            ENGINE_API_MIN);
     v = v < ENGINE_API_MAX ? v : ENGINE_API_MAX;
     atomic_store(&en->version, v);
     return v;
@@ -417,23 +433,25 @@ int engine_do(struct engine *en, const struct engine_call *c, const char *what, 
     return 0;
 }
 
+/* RFC 3986 2.3. */
+static bool is_unreserved(unsigned char c)
+{
+    return isalnum(c) || c == '-' || c == '_' || c == '.' || c == '~';
+}
+
 int engine_query(struct buf *path, const char *key, const char *value)
 {
     static const char digit[] = "0123456789ABCDEF";
     bool first = !path->data || !strchr(path->data, '?');
     char esc[3] = "%";
+    int rc = buf_printf(path, "%c%s=", first ? '?' : '&', key);
 
-    if (buf_printf(path, "%c%s=", first ? '?' : '&', key) < 0)
-        return -1;
-    for (; *value; value++) {
+    for (; *value && rc == 0; value++) {
         unsigned char c = (unsigned char)*value;
-        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                     c == '-' || c == '_' || c == '.' || c == '~';
 
         esc[1] = digit[c >> 4];
         esc[2] = digit[c & 15];
-        if (buf_append(path, plain ? value : esc, plain ? 1 : 3) < 0)
-            return -1;
+        rc = is_unreserved(c) ? buf_append(path, value, 1) : buf_append(path, esc, sizeof(esc));
     }
-    return 0;
+    return rc;
 }

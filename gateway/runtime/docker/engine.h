@@ -51,6 +51,10 @@ int engine_send(struct engine *en, const struct engine_call *c, struct engine_re
                 struct err *e);
 void engine_reply_free(struct engine_reply *r);
 
+/* How often a call failed or found a new connection necessary: while it stays the same, the engine
+ * is the one that it was. */
+unsigned engine_breaks(struct engine *en);
+
 /* Sets e from a reply that means failure: the engine's own text behind `what`; 400 becomes
  * ERRC_INVALID, 404 ERRC_NOT_FOUND, 409 ERRC_CONFLICT, else ERRC_INTERNAL. Returns -1. */
 int engine_refused(const struct engine_reply *r, const char *what, struct err *e);

@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/macros.h"
 #include "common/base/rand.h"
+#include "gateway/runtime/docker/container.h"
 #include "gateway/runtime/docker/docker.h"
 #include "gateway/runtime/docker/engine.h"
 #include "gateway/runtime/docker/names.h"
@@ -24,6 +25,7 @@ enum {
     AGENT_MAX = 256 << 20, /* bytes of a development agent with its libraries */
     VERSION = 12,          /* digits of the content's hash in names */
     IMPORT_MS = 120000,
+    HELPER_MS = 30000,
     SUFFIX_MAX = 9,    /* volumes tried before giving up on them */
     SETTLE_TRIES = 10, /* another gateway may be filling the volume right now */
     SETTLE_MS = 100,
@@ -228,20 +230,6 @@ static void helper_name(const struct runtime_config *cfg, const struct pack *p, 
     (void)snprintf(out, size, "sandgate-agent-%s-%.*s", p->version, INSTANCE_SHORT, cfg->instance);
 }
 
-static int helper_remove(struct engine *en, const char *name, struct err *e)
-{
-    char path[DOCKER_PATH];
-    const struct engine_call c = { .method = "DELETE", .path = path };
-    AUTO_REPLY struct engine_reply r = { 0 };
-
-    (void)snprintf(path, sizeof(path), "/containers/%s?force=1&v=1", name);
-    if (engine_send(en, &c, &r, e) < 0)
-        return -1;
-    return r.status == 204 || r.status == 404 || r.status == 409
-               ? 0
-               : engine_refused(&r, "remove the agent's helper container", e);
-}
-
 /* The engine copies what the image has at the mount point into a volume that is empty. */
 static json_t *helper_body(const struct runtime_config *cfg, const struct pack *p,
                            const char *volume)
@@ -276,7 +264,7 @@ static int helper_make(const struct runtime_config *cfg, struct engine *en, cons
         return err_nomem(e);
     status = helper_try(en, name, body, &r, e);
     if (status == 409) {
-        if (helper_remove(en, name, e) < 0)
+        if (container_remove(en, name, HELPER_MS, e) < 0)
             return -1;
         status = helper_try(en, name, body, &r, e);
     }
@@ -385,9 +373,48 @@ static int fill(const struct runtime_config *cfg, struct engine *en, const struc
     crash_step(cfg, "inject.filled");
     rc = check_settled(en, p, helper, e);
     /* what stays of it is removed by the next preparation: same name */
-    (void)helper_remove(en, helper, NULL);
+    (void)container_remove(en, helper, HELPER_MS, NULL);
     crash_step(cfg, "inject.checked");
     return rc;
+}
+
+static void volume_name(const struct pack *p, int n, char out[DOCKER_VOLUME])
+{
+    (void)snprintf(out, DOCKER_VOLUME, n == 1 ? AGENT_REPO "-%s" : AGENT_REPO "-%s-%d", p->version,
+                   n);
+}
+
+/* The volumes before the good one are of no use to anybody; the engine keeps those in use. */
+static void volume_drop(struct engine *en, const char *name)
+{
+    char path[DOCKER_PATH];
+    const struct engine_call c = { .method = "DELETE", .path = path };
+
+    (void)snprintf(path, sizeof(path), "/volumes/%s", name);
+    (void)engine_do(en, &c, "remove a volume", NULL, NULL);
+}
+
+/* The number of the first volume that holds the agent, or -1. */
+static int find_good(const struct runtime_config *cfg, struct engine *en, const struct pack *p,
+                     struct err *e)
+{
+    char name[DOCKER_VOLUME];
+    int rc;
+    int n;
+
+    for (n = 1; n <= SUFFIX_MAX; n++) {
+        volume_name(p, n, name);
+        rc = fill(cfg, en, p, name, e);
+        if (rc != 0)
+            return rc < 0 ? -1 : n;
+        log_warn("a volume does not hold the agent that its name says; another one is used",
+                 LOG_S("volume", name));
+        if (n == 1 && import_image(cfg, en, p, e) < 0) /* the image may be the wrong one */
+            return -1;
+    }
+    return err_set(e, ERRC_INTERNAL,
+                   "no volume of the engine holds the agent; remove the volumes " AGENT_REPO "-%s*",
+                   p->version);
 }
 
 int inject_prepare(const struct runtime_config *cfg, struct engine *en, char *volume, size_t size,
@@ -395,27 +422,18 @@ int inject_prepare(const struct runtime_config *cfg, struct engine *en, char *vo
 {
     AUTO(auto_pack) struct pack *p = make_pack(cfg, e);
     char name[DOCKER_VOLUME];
-    int rc;
-    int i;
+    int good;
 
     if (!p)
         return -1;
-    for (i = 1; i <= SUFFIX_MAX; i++) {
-        (void)snprintf(name, sizeof(name), i == 1 ? AGENT_REPO "-%s" : AGENT_REPO "-%s-%d",
-                       p->version, i);
-        rc = fill(cfg, en, p, name, e);
-        if (rc < 0)
-            return err_wrap(e, "bring the agent into the engine");
-        if (rc > 0) {
-            (void)snprintf(volume, size, "%s", name);
-            return 0;
-        }
-        log_warn("a volume does not hold the agent that its name says; using another one",
-                 LOG_S("volume", name));
-        if (i == 1 && import_image(cfg, en, p, e) < 0) /* the image may be the wrong one */
-            return -1;
+    good = find_good(cfg, en, p, e);
+    if (good < 0)
+        return err_wrap(e, "bring the agent into the engine");
+    volume_name(p, good, name);
+    (void)snprintf(volume, size, "%s", name);
+    while (--good > 0) {
+        volume_name(p, good, name);
+        volume_drop(en, name);
     }
-    return err_set(e, ERRC_INTERNAL,
-                   "no volume of the engine holds the agent; remove the volumes %s-%s*", AGENT_REPO,
-                   p->version);
+    return 0;
 }

@@ -2,6 +2,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/cleanup.h"
+#include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/log.h"
 #include "common/base/macros.h"
@@ -15,7 +16,7 @@
 #include <fcntl.h>
 #include <string.h>
 
-enum { SUBNETS_MAX = 8, RESOLV_MAX = 8192 };
+enum { SUBNETS_MAX = 8, RESOLV_MAX = 8192, RENEW_MS = 60000 };
 
 /* IPv4 is held in its mapped form ::ffff:a.b.c.d. */
 struct subnet {
@@ -29,7 +30,9 @@ struct network {
     char name[128];
     bool own;
     char suffix[INSTANCE_SHORT + 1]; /* of names, when own */
-    bool warned;                     /* that the host cannot be closed */
+    pthread_mutex_t closing;
+    bool warned;       /* under closing: that the host cannot be closed */
+    int64_t closed_ms; /* under closing: monotonic time of the latest attempt; 0: none */
     pthread_mutex_t guard;
     struct subnet subnets[SUBNETS_MAX]; /* guarded */
     size_t n_subnets;                   /* guarded */
@@ -53,6 +56,7 @@ struct network *network_new(const struct runtime_config *cfg, struct err *e)
         return NULL;
     }
     (void)pthread_mutex_init(&n->guard, NULL);
+    (void)pthread_mutex_init(&n->closing, NULL);
     n->cfg = *cfg;
     n->own = strcmp(mode, "bridge") == 0;
     (void)snprintf(n->suffix, sizeof(n->suffix), "%.*s", INSTANCE_SHORT, cfg->instance);
@@ -68,6 +72,7 @@ void network_free(struct network *n)
 {
     if (!n)
         return;
+    (void)pthread_mutex_destroy(&n->closing);
     (void)pthread_mutex_destroy(&n->guard);
     free(n);
 }
@@ -294,6 +299,7 @@ static void read_resolv(char out[RESOLV_MAX])
     out[at] = '\0';
 }
 
+/* Caller holds closing. */
 static void close_host(struct network *n)
 {
     AUTO_BUF struct buf script = BUF_INIT(8192);
@@ -302,6 +308,7 @@ static void close_host(struct network *n)
     char bridge[16];
     char resolv[RESOLV_MAX];
 
+    n->closed_ms = clock_mono_ms();
     (void)snprintf(table, sizeof(table), NFT_TABLE "%s", n->suffix);
     (void)snprintf(bridge, sizeof(bridge), BRIDGE_NAME "%s", n->suffix);
     read_resolv(resolv);
@@ -316,20 +323,39 @@ static void close_host(struct network *n)
     n->warned = true;
 }
 
+void network_keep_closed(struct network *n)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&n->closing);
+
+    if (n->own && !n->cfg.keep_host_open &&
+        (!n->closed_ms || clock_mono_ms() - n->closed_ms >= RENEW_MS))
+        close_host(n);
+}
+
+static void warn_shared(struct network *n)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&n->closing);
+
+    if (!n->warned)
+        log_warn("sandboxes share a network that is not the gateway's own: the host and other "
+                 "containers are not closed to them",
+                 LOG_S("network", n->name));
+    n->warned = true;
+}
+
 int network_prepare(struct network *n, struct engine *en, struct err *e)
 {
     if (!n->own) {
         if (prepare_named(n, en, e) < 0)
             return -1;
-        if (!n->warned)
-            log_warn("sandboxes share a network that is not the gateway's own: the host and other "
-                     "containers are not closed to them",
-                     LOG_S("network", n->name));
-        n->warned = true;
+        warn_shared(n);
         return 0;
     }
     if (prepare_own(n, en, e) < 0)
         return -1;
-    close_host(n);
+
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&n->closing);
+    if (!n->cfg.keep_host_open)
+        close_host(n);
     return 0;
 }

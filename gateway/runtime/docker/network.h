@@ -14,6 +14,9 @@ void network_free(struct network *n); /* takes NULL */
 /* Finds or makes the network, reads its address ranges, closes the host. Idempotent. A named
  * network that does not exist is ERRC_INVALID with SANDBOX::INVALID_PARAMETER. */
 int network_prepare(struct network *n, struct engine *en, struct err *e);
+/* Sets the rules that close the host again when they are older than a minute: a reload of the host's
+ * firewall may have dropped them. Safe from any thread. */
+void network_keep_closed(struct network *n);
 /* Value of HostConfig.NetworkMode and key of NetworkSettings.Networks; constant. */
 const char *network_name(const struct network *n);
 /* True when addr (text) lies in the network and is not the host's own end. Takes a lock that is

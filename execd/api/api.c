@@ -1,0 +1,47 @@
+#include "execd/api/api.h"
+
+#include "common/agent/wire.h"
+#include "common/base/macros.h"
+#include "common/base/rand.h"
+#include "execd/app.h"
+
+enum { COMMAND_BODY_MAX = 4 << 20 };
+
+/* Answers at any time, to anyone: the gateway and the SDK wait with it for the agent. */
+static int ping_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
+{
+    (void)app, (void)rq, (void)rs, (void)e;
+    return 0;
+}
+
+const struct http_route api_routes[] = {
+    { "GET", "/ping", ping_get, HTTP_OPEN, 0, NULL },
+    { "POST", AGENT_CLAIM_PATH, claim_post, HTTP_OPEN, AGENT_CLAIM_MAX, NULL },
+    { "POST", "/command", command_post, 0, COMMAND_BODY_MAX, NULL },
+    { "DELETE", "/command", command_delete, 0, 0, NULL },
+    { "GET", "/command/status/{id}", command_status, 0, 0, NULL },
+    { "GET", "/command/{id}/logs", command_logs, 0, 0, NULL },
+};
+const size_t api_n_routes = ARRAY_LEN(api_routes);
+
+/* contract/execd.md 3 */
+const char *const api_codes[ERRC_MAX_] = {
+    [ERRC_INVALID] = "INVALID_REQUEST_BODY", [ERRC_INTERNAL] = "RUNTIME_ERROR",
+    [ERRC_NOMEM] = "RUNTIME_ERROR",          [ERRC_SYS] = "RUNTIME_ERROR",
+    [ERRC_RANGE] = "UNKNOWN",                [ERRC_UNSUPPORTED] = "NOT_SUPPORTED",
+    [ERRC_BUSY] = "SERVICE_UNAVAILABLE",
+};
+
+int api_authorize(void *arg, struct http_req *rq, struct err *e)
+{
+    const struct app *app = arg;
+    const char *given = http_req_header(rq, AGENT_TOKEN_HEADER);
+
+    if (app->state == APP_HELD)
+        return err_set(e, ERRC_BUSY, "this sandbox is not claimed yet");
+    if (app->token[0] && (!given || !secret_equal(app->token, given)))
+        return err_set(e, ERRC_UNAUTHORIZED, "missing or wrong " AGENT_TOKEN_HEADER);
+    if (app->state == APP_STOPPING)
+        return err_set(e, ERRC_BUSY, "this sandbox is stopping");
+    return 0;
+}

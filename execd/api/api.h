@@ -1,0 +1,20 @@
+/* The agent's HTTP routes. Handlers get the app as their first argument. */
+#pragma once
+#include "common/http/http.h"
+
+struct app;
+
+extern const struct http_route api_routes[];
+extern const size_t api_n_routes;
+extern const char *const api_codes[]; /* by enum errc */
+
+/* Held, stopping, token: for http_service.authorize. */
+int api_authorize(void *app, struct http_req *rq, struct err *e);
+
+/* Handlers, one file per subject. */
+int claim_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+
+int command_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int command_delete(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int command_status(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int command_logs(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);

@@ -1,0 +1,247 @@
+#include "execd/app.h"
+
+#include "common/agent/wire.h"
+#include "common/base/cleanup.h"
+#include "common/base/clock.h"
+#include "common/base/jobs.h"
+#include "common/base/loop.h"
+#include "common/proc/signals.h"
+#include "execd/api/api.h"
+#include "execd/exec/launch.h"
+#include "execd/exec/run.h"
+#include "execd/exec/supervise.h"
+
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+
+/* The agent's own: no child sees them. EXECD_ENVS stays, the SDK's set_env needs it. */
+static const char *const own_vars[] = {
+    "EXECD_ACCESS_TOKEN",     "JUPYTER_HOST",       "JUPYTER_TOKEN",
+    "EXECD_ISOLATION_CONFIG", "OPENSANDBOX_LIFECYCLE", "EXECD_LIFECYCLE_CONFIG",
+    "EXECD_RUNTIME_INIT",
+};
+
+/* ---- the end ---- */
+
+/* Before every wait while the agent leaves: until the answers are out, or long enough. */
+static int check_flushed(void *arg)
+{
+    struct app *app = arg;
+    int64_t left = app->flush_mono_ms - clock_mono_ms();
+
+    if (http_server_active(app->server) == 0 || left <= 0) {
+        loop_stop(app->loop);
+        return 0;
+    }
+    return (int)left;
+}
+
+void app_leave(struct app *app, int status)
+{
+    if (app->flush)
+        return;
+    app->state = APP_STOPPING;
+    app->exit_status = status;
+    app->flush_mono_ms = clock_mono_ms() + APP_FLUSH_MS;
+    app->flush = calloc(1, sizeof(*app->flush));
+    if (!app->flush) {
+        loop_stop(app->loop);
+        return;
+    }
+    *app->flush = (struct loop_hook){ .before_wait = check_flushed, .arg = app };
+    loop_hook_add(app->loop, app->flush);
+}
+
+static void on_all_ended(void *arg, int status)
+{
+    app_leave(arg, status);
+}
+
+static void on_signal(void *arg, int sig)
+{
+    struct app *app = arg;
+
+    if (sig == SIGTERM || sig == SIGINT)
+        app->state = APP_STOPPING;
+    supervisor_signal(app->supervisor, sig);
+}
+
+/* ---- the start ---- */
+
+static int base_default(struct app *app, const char *name, const char *value)
+{
+    return env_get(&app->base, name) ? 0 : env_set(&app->base, name, value);
+}
+
+static int read_environment(struct app *app, char *const *from, struct err *e)
+{
+    const char *token = app->opt.access_token;
+    const char *mode;
+    size_t i;
+
+    if (env_put_all(&app->base, from) < 0)
+        return err_nomem(e);
+    if (!app->opt.held && !token)
+        token = env_get(&app->base, "EXECD_ACCESS_TOKEN");
+    if (token && strlen(token) > APP_TOKEN_MAX)
+        return err_set(e, ERRC_INVALID, "the access token is longer than %d bytes", APP_TOKEN_MAX);
+    (void)snprintf(app->token, sizeof(app->token), "%s", token ? token : "");
+    for (i = 0; i < ARRAY_LEN(own_vars); i++)
+        env_unset(&app->base, own_vars[i]);
+    if (base_default(app, "EXECD_ENVS", AGENT_ENV_FILE) < 0 ||
+        base_default(app, "PATH", LAUNCH_PATH) < 0 || base_default(app, "LANG", "C.UTF-8") < 0 ||
+        (*app->opt.id && env_set(&app->base, "OPENSANDBOX_ID", app->opt.id) < 0))
+        return err_nomem(e);
+    mode = env_get(&app->base, "OPENSANDBOX_LINE_ENDINGS");
+    if (mode && lines_parse(mode, &app->lines) < 0)
+        log_warn("OPENSANDBOX_LINE_ENDINGS is not auto, keep or strip", LOG_S("value", mode));
+    return 0;
+}
+
+static int open_loop(struct app *app, struct err *e)
+{
+    static const int watched[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH };
+    struct sigaction ignore = { .sa_handler = SIG_IGN };
+    sigset_t set;
+    size_t i;
+
+    (void)sigaction(SIGPIPE, &ignore, NULL);
+    (void)sigemptyset(&set);
+    for (i = 0; i < ARRAY_LEN(watched); i++)
+        (void)sigaddset(&set, watched[i]);
+    app->loop = loop_new(e);
+    if (!app->loop)
+        return -1;
+    app->signals = signals_new(app->loop, &set, on_signal, app, e); /* before threads start */
+    if (!app->signals)
+        return -1;
+    app->supervisor = supervisor_new(app->loop, app->signals, on_all_ended, app, e);
+    app->runs = app->supervisor ? runs_new(app->loop, app->signals, e) : NULL;
+    app->jobs = app->runs ? jobs_new(1, APP_JOBS_MAX, e) : NULL;
+    return app->jobs ? 0 : -1;
+}
+
+static int open_server(struct app *app, struct err *e)
+{
+    uint16_t port;
+    int fd;
+
+    if (http_listen("::", app->opt.port, 1024, &fd, &port, e) < 0 &&
+        http_listen("0.0.0.0", app->opt.port, 1024, &fd, &port, e) < 0)
+        return -1;
+    AUTO_FD int listener = fd;
+
+    (void)snprintf(app->strip, sizeof(app->strip), "/proxy/%u", port);
+    struct http_service svc = {
+        .app = app,
+        .routes = api_routes,
+        .n_routes = api_n_routes,
+        .strip = app->strip,
+        .codes = api_codes,
+        .authorize = api_authorize,
+        .max_connections = APP_CONNECTIONS_MAX,
+        .idle_timeout_s = APP_IDLE_TIMEOUT_S,
+        .jobs = app->jobs,
+    };
+
+    app->server = http_server_new(app->loop, &svc, e);
+    if (!app->server)
+        return -1;
+    runs_set_server(app->runs, app->server);
+    if (http_server_listen(app->server, TAKE_FD(listener), e) < 0)
+        return -1;
+    log_info("listening", LOG_N("port", port));
+    return 0;
+}
+
+/* A token must not be read out of the agent's memory or environment by the sandbox's programs,
+ * and what they leave behind must come back to the agent to be collected. */
+static void protect(const struct app *app)
+{
+    if (app->opt.held || app->token[0])
+        (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    if (getpid() != 1)
+        (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+}
+
+static int start_classic(struct app *app, struct err *e)
+{
+    size_t n = 0;
+
+    app->state = APP_OPEN;
+    if (!app->opt.entrypoint)
+        return 0;
+    while (app->opt.entrypoint[n])
+        n++;
+    return app_start_entrypoint(app, (const char *const *)app->opt.entrypoint, n, e);
+}
+
+struct app *app_new(const struct options *opt, char *const *environ, struct err *e)
+{
+    struct app *app = calloc(1, sizeof(*app));
+
+    if (!app) {
+        (void)err_nomem(e);
+        return NULL;
+    }
+    app->opt = *opt;
+    app->state = APP_HELD;
+    app->umask = umask(022);
+    (void)umask(app->umask);
+    if (read_environment(app, environ, e) < 0 || open_loop(app, e) < 0 ||
+        open_server(app, e) < 0) {
+        app_free(app);
+        return NULL;
+    }
+    protect(app);
+    if (!opt->held && start_classic(app, e) < 0) {
+        app_free(app);
+        return NULL;
+    }
+    return app;
+}
+
+int app_run(struct app *app, struct err *e)
+{
+    return loop_run(app->loop, e) < 0 ? -1 : app->exit_status;
+}
+
+int app_start_entrypoint(struct app *app, const char *const *argv, size_t n, struct err *e)
+{
+    struct launch_req rq = { .argv = argv, .n_argv = n };
+    AUTO_LAUNCH struct launch l = { 0 };
+    struct spawn_req sp;
+
+    if (env_put_all(&l.env, app->base.vars) < 0)
+        return err_nomem(e);
+    if (launch_find(&l, &rq, &app->base, e) < 0)
+        return err_wrap(e, "entrypoint");
+    sp = launch_spawn(&l);
+    sp.in = STDIN_FILENO;
+    sp.out = STDOUT_FILENO;
+    sp.err = STDERR_FILENO;
+    if (supervisor_start(app->supervisor, &sp, e) < 0) {
+        launch_explain(&l, e);
+        return err_wrap(e, "entrypoint");
+    }
+    return 0;
+}
+
+void app_free(struct app *app)
+{
+    if (!app)
+        return;
+    jobs_free(app->jobs);
+    runs_free(app->runs);
+    http_server_free(app->server);
+    supervisor_free(app->supervisor);
+    signals_free(app->signals);
+    if (app->flush)
+        loop_hook_del(app->loop, app->flush);
+    free(app->flush);
+    loop_free(app->loop);
+    env_free(&app->base);
+    explicit_bzero(app->token, sizeof(app->token));
+    free(app);
+}

@@ -1,0 +1,56 @@
+/* The agent as a whole: what its parts share. One loop, one thread; the helper thread (jobs) runs
+ * the routes of files only, and of this structure looks at `base` and `umask`, which do not change
+ * once such a route is open.
+ * No locks of its own. */
+#pragma once
+#include "common/http/http.h"
+#include "execd/exec/env.h"
+#include "execd/exec/lines.h"
+#include "execd/options.h"
+
+#include <stdbool.h>
+
+enum {
+    APP_TOKEN_MAX = 512,
+    APP_CONNECTIONS_MAX = 512,
+    APP_IDLE_TIMEOUT_S = 600,
+    APP_JOBS_MAX = 256,
+    APP_FLUSH_MS = 1000, /* for answers under way when the agent ends */
+};
+
+enum app_state {
+    APP_HELD,     /* waits for the claim */
+    APP_OPEN,
+    APP_STOPPING, /* ends; nothing new is begun */
+};
+
+struct app {
+    struct options opt;
+    struct loop *loop;
+    struct signals *signals;
+    struct jobs *jobs;
+    struct http_server *server;
+    struct runs *runs;
+    struct supervisor *supervisor;
+    struct env base;               /* what every child starts from, without the agent's own */
+    char token[APP_TOKEN_MAX + 1]; /* "": the agent is open */
+    char strip[32];                /* "/proxy/<port>": the agent itself behind an endpoint */
+    enum lines lines;
+    enum app_state state;
+    unsigned umask;
+    int exit_status;
+    struct loop_hook *flush; /* private to app.c */
+    int64_t flush_mono_ms;
+};
+
+/* NULL: err set. environ is read, not kept. */
+struct app *app_new(const struct options *opt, char *const *environ, struct err *e);
+/* Until the end; the process's exit status. -1: err set. */
+int app_run(struct app *app, struct err *e);
+void app_free(struct app *app);
+
+/* Ends the agent with this status once the answers under way are out. */
+void app_leave(struct app *app, int status);
+/* The program of a sandbox: looked up and started with app->base.
+ * -1: nothing was started; err names the program and the reason. */
+int app_start_entrypoint(struct app *app, const char *const *argv, size_t n, struct err *e);

@@ -1,0 +1,26 @@
+/* The duties of PID 1 (design decision 2, contract/execd.md 12.4): the user's entrypoint, the
+ * signals it gets, and the orderly end of everything. For the loop's thread. */
+#pragma once
+#include "common/proc/spawn.h"
+
+struct err;
+struct loop;
+struct signals;
+struct supervisor;
+
+enum {
+    SUPERVISE_TERM_MS = 10000, /* between TERM and KILL */
+    SUPERVISE_KILL_MS = 5000,  /* after KILL: a process may hang in the kernel */
+};
+
+/* on_end is called once, when nothing runs any more, with the status the agent ends with: the
+ * entrypoint's, 128 + signal, or 0 when there was none. */
+struct supervisor *supervisor_new(struct loop *l, struct signals *sg,
+                                  void (*on_end)(void *arg, int status), void *arg,
+                                  struct err *e);
+void supervisor_free(struct supervisor *s);
+/* Starts the entrypoint. Its end is the end of everything. */
+int supervisor_start(struct supervisor *s, const struct spawn_req *rq, struct err *e);
+pid_t supervisor_pid(const struct supervisor *s); /* 0: none runs */
+/* HUP, USR1, USR2 and WINCH go to the entrypoint; TERM and INT end everything. */
+void supervisor_signal(struct supervisor *s, int sig);

@@ -1,0 +1,46 @@
+/* execd: the agent inside a sandbox. */
+#include "common/base/err.h"
+#include "common/base/log.h"
+#include "common/json/jx.h"
+#include "execd/app.h"
+#include "execd/options.h"
+
+#include <malloc.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { EXIT_USAGE = 2 };
+
+/* One arena and fixed thresholds: what a large transfer took goes back to the system. */
+static void tune_memory(void)
+{
+    (void)mallopt(M_ARENA_MAX, 1);
+    (void)mallopt(M_MMAP_THRESHOLD, 128 * 1024);
+    (void)mallopt(M_TRIM_THRESHOLD, 256 * 1024);
+}
+
+int main(int argc, char **argv)
+{
+    struct options opt;
+    struct err e = { 0 };
+    struct app *app;
+    int status;
+
+    tune_memory();
+    if (options_parse(argc, argv, &opt, &e) < 0) {
+        log_error("bad arguments", LOG_S("error", e.msg));
+        return EXIT_USAGE;
+    }
+    if (opt.help || opt.version) {
+        (void)fputs(opt.help ? options_usage : "execd " SANDGATE_VERSION "\n", stdout);
+        return 0;
+    }
+    log_set_level(opt.level);
+    jx_init();
+    app = app_new(&opt, environ, &e);
+    status = app ? app_run(app, &e) : -1;
+    if (status < 0)
+        log_error("the agent cannot go on", LOG_S("error", e.msg));
+    app_free(app);
+    return status < 0 ? 1 : status;
+}

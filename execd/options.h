@@ -1,0 +1,27 @@
+/* The agent's command line: held mode of this project's gateway (common/agent/wire.h), classic
+ * mode for upstream's server (contract/execd.md 1). Pure but for the log lines about flags that
+ * are accepted and ignored. */
+#pragma once
+#include "common/base/log.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct err;
+
+struct options {
+    bool help;
+    bool version;
+    bool held;
+    const char *id;           /* "" when none was given */
+    const char *claim_sha256; /* 64 hex digits; held mode only */
+    uint16_t port;            /* 0: a free one, named in the log */
+    const char *access_token; /* NULL: not given here */
+    char *const *entrypoint;  /* what follows "--" after --init; NULL: none */
+    enum log_level level;
+};
+
+extern const char options_usage[];
+
+/* Strings point into argv. -1: err says what is wrong. */
+int options_parse(int argc, char **argv, struct options *out, struct err *e);

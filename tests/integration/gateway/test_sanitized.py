@@ -1,0 +1,89 @@
+"""The main path under ASan+UBSan (gateway and agent) and TSan (gateway): no report, clean exit."""
+
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import threading
+
+import pytest
+
+from conftest import BASE, ROOT
+
+REPORT = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:", "WARNING: ThreadSanitizer")
+
+
+def agent_with_libraries(directory):
+    """The sanitized agent is dynamic: it travels with its libraries beside it (design decision 1)."""
+    directory.mkdir()
+    binary = ROOT / "build/asan/execd"
+    shutil.copy(binary, directory / "execd")
+    for line in subprocess.run(["ldd", binary], check=True, capture_output=True, text=True).stdout.splitlines():
+        parts = line.split()
+        if "=>" in parts and parts[2].startswith("/") and not parts[0].startswith(("libc.", "ld-linux")):
+            shutil.copy(parts[2], directory / parts[0])
+    return directory
+
+
+def exercise(gw, parallel=4):
+    """Creates, runs, moves files, pauses, lists and deletes, several at once."""
+    failures = []
+
+    def one():
+        try:
+            sid = gw.create(env={"A": "1"}, metadata={"k": "v"}).json["id"]
+            host, port, prefix, headers = gw.agent(sid)
+            conn = http.client.HTTPConnection(host, port, timeout=60)
+            conn.request("POST", prefix + "/command", json.dumps({"command": "seq 1 2000; echo e >&2; exit 3"}), headers)
+            events = conn.getresponse().read().decode()
+            assert '"evalue":"3"' in events.replace(" ", ""), events[-300:]
+            boundary = "xxBOUNDARYxx"
+            form = (
+                f'--{boundary}\r\nContent-Disposition: form-data; name="metadata"; filename="metadata"\r\n'
+                'Content-Type: application/json\r\n\r\n{"path":"/tmp/f","mode":644}\r\n'
+                f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n' + "y" * 100000
+                + f"\r\n--{boundary}--\r\n"
+            )
+            conn.request("POST", prefix + "/files/upload", form,
+                         {**headers, "Content-Type": f"multipart/form-data; boundary={boundary}"})
+            reply = conn.getresponse()
+            assert reply.status == 200, reply.read()
+            reply.read()
+            conn.request("GET", prefix + "/files/download?path=/tmp/f", headers=headers)
+            assert conn.getresponse().read() == b"y" * 100000
+            assert gw.request("POST", f"/v1/sandboxes/{sid}/pause").status == 202
+            assert gw.request("POST", f"/v1/sandboxes/{sid}/resume").status == 202
+            assert gw.request("GET", f"/v1/sandboxes/{sid}").status == 200
+            gw.records()
+            assert gw.request("DELETE", f"/v1/sandboxes/{sid}").status == 204
+        except BaseException as e:  # noqa: BLE001 - reported by the main thread
+            failures.append(repr(e))
+
+    threads = [threading.Thread(target=one) for _ in range(parallel)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(300)
+    assert not failures, failures
+
+
+@pytest.mark.parametrize("variant", ["asan", "tsan"])
+def test_main_path(make_gateway, tmp_path, variant):
+    kw = {"agent_dir": agent_with_libraries(tmp_path / "agent")} if variant == "asan" else {}
+    gw = make_gateway(binary=ROOT / f"build/{variant}/sandgate", **kw)
+    options = {"ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1",
+               "TSAN_OPTIONS": "halt_on_error=0:second_deadlock_stack=1"}
+    gw.start(env=options)
+    exercise(gw)
+    assert gw.create("nosuch.invalid/x:y").status == 500
+    keep = gw.create().json["id"]
+    logs = lambda: gw.engine.call("GET", f"/containers/sandbox-{keep}/logs?stderr=1&stdout=1&tail=200")[1]
+    agent_log = logs()
+    agent_log = agent_log.decode("utf-8", "replace") if isinstance(agent_log, bytes) else json.dumps(agent_log)
+    gw.request("DELETE", f"/v1/sandboxes/{keep}")
+    gw.stop()
+    for report in REPORT:
+        assert report not in gw.log_text(), gw.log_text()[-6000:]
+        assert report not in agent_log, agent_log[-6000:]

@@ -1,0 +1,114 @@
+# Targets of tests and checks; included by the top Makefile. Nothing here needs an installed package to be parsed:
+# `make check` starts on a machine that has git and make only.
+
+# ---- unit tests: tests/unit/<dir>/test_x.c, one program each, linked with what <dir> belongs to --
+
+unit_src := $(shell find tests/unit -name 'test_*.c' 2>/dev/null)
+unit_bin := $(unit_src:%.c=build/$(BUILD)/%)
+fakes_src := $(wildcard tests/fakes/*.c)
+fakes_obj := $(fakes_src:%.c=$(OBJ)/%.o)
+# All of the gateway but what starts it: app.o would pull in the agent.
+gateway_test_obj := $(filter-out $(OBJ)/gateway/app.o,$(gateway_obj))
+
+# Kept: make would delete the objects of programs as intermediate files.
+.PRECIOUS: $(OBJ)/%.o
+
+# What several tests of common/ use, such as a server in a thread.
+unit_support_obj := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/unit/common/support/*.c))
+
+build/$(BUILD)/tests/unit/common/%: $(OBJ)/tests/unit/common/%.o $(unit_support_obj) $(common_obj)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(OPT) $(LDOPT) $^ -o $@ -lcmocka $(EXECD_LIBS)
+
+build/$(BUILD)/tests/unit/execd/%: $(OBJ)/tests/unit/execd/%.o $(execd_obj) $(common_obj)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(OPT) $(LDOPT) $^ -o $@ -lcmocka $(EXECD_LIBS)
+
+build/$(BUILD)/tests/unit/gateway/%: $(OBJ)/tests/unit/gateway/%.o $(fakes_obj) $(gateway_test_obj) $(common_obj)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(OPT) $(LDOPT) $^ -o $@ -lcmocka $(GATEWAY_LIBS)
+
+# UNIT=common/http runs those below tests/unit/common/http only.
+unit_run := $(if $(UNIT),$(filter build/$(BUILD)/tests/unit/$(UNIT)%,$(unit_bin)),$(unit_bin))
+
+.PHONY: unit
+unit: $(unit_run) ## unit tests; BUILD=asan or tsan for a sanitized run, UNIT=common/http for some of them
+	$(Q)tests/run_unit.sh $(unit_run)
+
+# ---- fuzzing: tests/fuzz/fuzz_<target>.c with clang's libFuzzer, seeds in tests/fuzz/corpus/<target>/ --
+
+fuzz_targets := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+
+ifeq ($(BUILD),fuzz)
+# What a target needs beyond common/.
+fuzz_extra_units := $(OBJ)/execd/exec/units.o
+fuzz_extra_envfile := $(OBJ)/execd/exec/envfile.o
+fuzz_extra_frames := $(OBJ)/gateway/runtime/docker/frames.o
+fuzz_extra_pull := $(OBJ)/gateway/runtime/docker/pull.o
+
+fuzz_bin := $(fuzz_targets:%=build/fuzz/fuzz_%)
+
+.SECONDEXPANSION:
+$(fuzz_bin): build/fuzz/fuzz_%: $(OBJ)/tests/fuzz/fuzz_%.o $(common_obj) $$(fuzz_extra_$$*)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(OPT) $(LDOPT) -fsanitize=fuzzer $^ -o $@ $(EXECD_LIBS)
+
+.PHONY: fuzz-bin
+fuzz-bin: $(fuzz_bin)
+endif
+
+TARGET ?=
+SECONDS ?= 60
+unexport SECONDS
+
+.PHONY: fuzz-smoke fuzz
+fuzz-smoke: ## every fuzz corpus and 5 s of fuzzing per target
+	$(Q)$(MAKE) --no-print-directory BUILD=fuzz fuzz-bin
+	$(Q)tests/fuzz/run.sh 5 $(fuzz_targets)
+
+fuzz: ## TARGET=jx SECONDS=600: a longer run of one target
+	$(Q)$(if $(filter $(TARGET),$(fuzz_targets)),,echo 'TARGET= one of: $(fuzz_targets)' >&2; exit 1;) :
+	$(Q)$(MAKE) --no-print-directory BUILD=fuzz fuzz-bin
+	$(Q)tests/fuzz/run.sh $(SECONDS) $(TARGET)
+
+# ---- style -------------------------------------------------------------------------------------
+
+CLANG_FORMAT ?= clang-format-14
+c_files = $(shell tests/lint/files.sh '*.c' '*.h' '*.cc')
+
+.PHONY: fmt fmt-check lint tidy
+fmt: ## lays out every C file with clang-format-14
+	$(Q)$(CLANG_FORMAT) -i $(c_files)
+
+fmt-check: ## fails when make fmt would change a file
+	$(Q)$(CLANG_FORMAT) --dry-run -Werror --ferror-limit=1 $(c_files) || { echo 'fmt-check: run make fmt'; exit 1; }
+	$(Q)echo 'fmt-check: $(words $(c_files)) files are clean'
+
+lint: ## includes, banned functions, sizes, headers, words
+	$(Q)tests/lint/run.sh
+
+tidy: compile_commands.json ## clang-tidy, advisory (not part of check)
+	$(Q)clang-tidy-14 -p . --quiet $(filter %.c,$(c_files))
+
+.PHONY: compile_commands.json
+compile_commands.json: ## for editors and clang-tidy
+	$(Q)$(MAKE) -k -n -B Q= BUILD=debug all $(unit_src:%.c=build/debug/%) 2>/dev/null | tests/compile_commands.py > $@.tmp
+	$(Q)mv $@.tmp $@
+
+# ---- relinking: THIRD-PARTY.md -----------------------------------------------------------------
+
+.PHONY: relink
+relink: build/execd ## build/relink/: the agent's objects and link command, to link it with another libmicrohttpd
+	$(Q)tests/relink.sh build/relink '$(CC) $(OPT) -static-pie $(HARDEN_LD) -Wl,--gc-sections -s' \
+	  '$(EXECD_LIBS)' $(execd_all)
+
+# ---- everything --------------------------------------------------------------------------------
+
+.PHONY: check help
+check: ## installs what is missing and runs every gate: what CI runs
+	$(Q)MAKE='$(MAKE)' tests/check.sh
+
+help: ## this list
+	@echo 'make            the release programs: build/sandgate, build/execd'
+	@awk -F ':.*## ' '/^[a-z][a-z_.-]*:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile tests/tests.mk
+	@echo 'BUILD=release|debug|asan|tsan|fuzz picks the variant.'

@@ -1,0 +1,255 @@
+/* The engine client against the fake engine: version, deadlines, broken and oversized replies. */
+#include "tests/unit/test.h"
+
+#include "common/base/buf.h"
+#include "common/base/err.h"
+#include "common/base/log.h"
+#include "gateway/runtime/docker/engine.h"
+#include "tests/fakes/fake_docker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct fixture {
+    struct fake_docker *fake;
+    struct engine *en;
+    struct err e;
+};
+
+static int set_up(void **state)
+{
+    struct fixture *x = calloc(1, sizeof(*x));
+
+    log_set_level(LOG_OFF);
+    x->fake = fake_docker_start();
+    x->en = engine_new(fake_docker_socket(x->fake), 10000);
+    *state = x;
+    return x->fake && x->en ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *x = *state;
+
+    engine_free(x->en);
+    fake_docker_stop(x->fake);
+    free(x);
+    return 0;
+}
+
+static int get(struct fixture *x, const char *path, json_t **out)
+{
+    const struct engine_call c = { .method = "GET", .path = path };
+
+    x->e = (struct err){ 0 };
+    return engine_do(x->en, &c, "test", out, &x->e);
+}
+
+static void rule(struct fixture *x, enum fake_how how, int status, const char *body)
+{
+    const struct fake_rule r = { .path = "/thing", .how = how, .status = status, .body = body };
+
+    fake_docker_no_rules(x->fake);
+    fake_docker_rule(x->fake, &r);
+}
+
+static void one_ping_serves_many_calls(void **state)
+{
+    struct fixture *x = *state;
+    int i;
+
+    rule(x, FAKE_REPLY, 200, "{}");
+    for (i = 0; i < 5; i++)
+        assert_int_equal(get(x, "/thing", NULL), 0);
+    assert_int_equal(fake_docker_calls(x->fake, "GET /_ping"), 1);
+    assert_int_equal(engine_breaks(x->en), 0);
+}
+
+/* An engine newer than this client is spoken to in the newest version that the client knows. */
+static void version_is_the_smaller_one(void **state)
+{
+    struct fixture *x = *state;
+
+    fake_docker_api(x->fake, "1.99");
+    rule(x, FAKE_REPLY, 200, "{}");
+    assert_int_equal(get(x, "/thing", NULL), 0);
+}
+
+static void too_old_an_engine_is_refused(void **state)
+{
+    struct fixture *x = *state;
+
+    fake_docker_api(x->fake, "1.40");
+    assert_int_equal(get(x, "/thing", NULL), -1);
+    assert_int_equal(x->e.code, ERRC_UNSUPPORTED);
+    assert_contains(x->e.msg, "1.40");
+    fake_docker_api(x->fake, "1.41"); /* upgraded: asked again */
+    rule(x, FAKE_REPLY, 200, "{}");
+    assert_int_equal(get(x, "/thing", NULL), 0);
+}
+
+static void version_is_asked_again_when_the_engine_came_back(void **state)
+{
+    struct fixture *x = *state;
+
+    rule(x, FAKE_REPLY, 200, "{}");
+    assert_int_equal(get(x, "/thing", NULL), 0);
+    fake_docker_die(x->fake);
+    assert_int_equal(get(x, "/thing", NULL), -1);
+    fake_docker_revive(x->fake);
+    assert_int_equal(get(x, "/thing", NULL), 0);
+    assert_int_equal(fake_docker_calls(x->fake, "GET /_ping"), 2);
+    assert_true(engine_breaks(x->en) > 0);
+}
+
+/* Replaced while idle: no call fails, and still the version is asked again and the break shows. */
+static void a_silent_restart_is_noticed(void **state)
+{
+    struct fixture *x = *state;
+
+    rule(x, FAKE_REPLY, 200, "{}");
+    assert_int_equal(get(x, "/thing", NULL), 0);
+    fake_docker_die(x->fake);
+    fake_docker_revive(x->fake);
+    assert_int_equal(get(x, "/thing", NULL), 0);
+    assert_int_equal(engine_breaks(x->en), 1);
+    assert_int_equal(get(x, "/thing", NULL), 0);
+    assert_int_equal(fake_docker_calls(x->fake, "GET /_ping"), 2);
+}
+
+static void a_refused_version_is_negotiated_anew(void **state)
+{
+    struct fixture *x = *state;
+    const struct fake_rule once = { .path = "/thing",
+                                    .how = FAKE_REPLY,
+                                    .status = 400,
+                                    .body = "{\"message\":\"client version 1.41 is too old. Minimum "
+                                            "supported API version is 1.44\"}",
+                                    .times = 1 };
+
+    rule(x, FAKE_REPLY, 200, "{}");
+    fake_docker_rule(x->fake, &once);
+    assert_int_equal(get(x, "/thing", NULL), 0);
+    assert_int_equal(fake_docker_calls(x->fake, "GET /_ping"), 2);
+    assert_int_equal(fake_docker_calls(x->fake, "GET /thing"), 2);
+}
+
+static void engine_down_is_503_with_the_contracts_code(void **state)
+{
+    struct fixture *x = *state;
+
+    fake_docker_die(x->fake);
+    assert_int_equal(get(x, "/thing", NULL), -1);
+    assert_int_equal(x->e.code, ERRC_BUSY);
+    assert_string_equal(x->e.api_code, "DOCKER::INITIALIZATION_ERROR");
+    assert_true(x->e.retry_after_s > 0);
+    assert_contains(x->e.msg, fake_docker_socket(x->fake));
+}
+
+static void the_deadline_holds(void **state)
+{
+    struct fixture *x = *state;
+    const struct engine_call c = { .method = "GET", .path = "/thing", .timeout_ms = 100 };
+    const struct fake_rule slow = { .path = "/thing", .how = FAKE_PASS, .delay_ms = 1500 };
+    int64_t t = clock_mono_ms();
+
+    fake_docker_rule(x->fake, &slow);
+    assert_int_equal(engine_do(x->en, &c, "test", NULL, &x->e), -1);
+    assert_int_equal(x->e.code, ERRC_TIMEOUT);
+    assert_in_range(clock_mono_ms() - t, 100, 1400);
+}
+
+static void the_engines_words_are_kept(void **state)
+{
+    struct fixture *x = *state;
+
+    rule(x, FAKE_REPLY, 500, "{\"message\":\"driver failed programming external connectivity\"}\n");
+    assert_int_equal(get(x, "/thing", NULL), -1);
+    assert_int_equal(x->e.code, ERRC_INTERNAL);
+    assert_contains(x->e.msg, "driver failed programming external connectivity");
+    rule(x, FAKE_REPLY, 409, "plain text\n");
+    assert_int_equal(get(x, "/thing", NULL), -1);
+    assert_int_equal(x->e.code, ERRC_CONFLICT);
+    assert_contains(x->e.msg, "plain text");
+    rule(x, FAKE_REPLY, 404, "");
+    assert_int_equal(get(x, "/thing", NULL), -1);
+    assert_int_equal(x->e.code, ERRC_NOT_FOUND);
+}
+
+static void cut_and_broken_replies_are_failures(void **state)
+{
+    struct fixture *x = *state;
+    json_t *v = NULL;
+
+    rule(x, FAKE_CLOSE, 0, NULL);
+    assert_int_equal(get(x, "/thing", &v), -1);
+    assert_int_equal(x->e.code, ERRC_BUSY);
+    fake_docker_no_rules(x->fake);
+    fake_docker_rule(x->fake, &(struct fake_rule){ .path = "/networks", .how = FAKE_TRUNCATE });
+    (void)get(x, "/networks?x=1", &v);
+    assert_null(v);
+    rule(x, FAKE_REPLY, 200, "{\"half\":");
+    assert_int_equal(get(x, "/thing", &v), -1);
+    assert_int_equal(x->e.code, ERRC_BAD_GATEWAY);
+    assert_null(v);
+}
+
+static void replies_are_bounded(void **state)
+{
+    struct fixture *x = *state;
+    struct engine_call c = { .method = "GET", .path = "/thing", .reply_max = 10 };
+
+    rule(x, FAKE_REPLY, 200, "[1,2,3,45]");
+    assert_int_equal(engine_do(x->en, &c, "test", NULL, &x->e), 0);
+    c.reply_max = 9;
+    assert_int_equal(engine_do(x->en, &c, "test", NULL, &x->e), -1);
+    assert_int_equal(x->e.code, ERRC_BAD_GATEWAY);
+    assert_int_equal(engine_breaks(x->en), 0); /* the engine is well */
+}
+
+static int refuse(void *arg, const char *data, size_t len)
+{
+    (void)data;
+    *(size_t *)arg += len;
+    return 0;
+}
+
+/* Only a success is streamed: the text of a failure is for the error. */
+static void failures_do_not_reach_the_sink(void **state)
+{
+    struct fixture *x = *state;
+    size_t got = 0;
+    struct engine_call c = {
+        .method = "POST", .path = "/thing", .sink = refuse, .sink_arg = &got
+    };
+
+    rule(x, FAKE_REPLY, 500, "{\"message\":\"no\"}");
+    assert_int_equal(engine_do(x->en, &c, "test", NULL, &x->e), -1);
+    assert_contains(x->e.msg, "no");
+    assert_int_equal(got, 0);
+    rule(x, FAKE_REPLY, 200, "12345");
+    assert_int_equal(engine_do(x->en, &c, "test", NULL, &x->e), 0);
+    assert_int_equal(got, 5);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(one_ping_serves_many_calls),
+        TEST(version_is_the_smaller_one),
+        TEST(too_old_an_engine_is_refused),
+        TEST(version_is_asked_again_when_the_engine_came_back),
+        TEST(a_silent_restart_is_noticed),
+        TEST(a_refused_version_is_negotiated_anew),
+        TEST(engine_down_is_503_with_the_contracts_code),
+        TEST(the_deadline_holds),
+        TEST(the_engines_words_are_kept),
+        TEST(cut_and_broken_replies_are_failures),
+        TEST(replies_are_bounded),
+        TEST(failures_do_not_reach_the_sink),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
