@@ -21,19 +21,18 @@ struct loop {
     unsigned heap_len;
     unsigned heap_cap;
     struct loop_hook *hooks;
+    bool hooks_added; /* since the last look: a new one must not miss its turn before the wait */
     struct epoll_event *batch; /* the events being dispatched: loop_del blanks its own */
     int batch_len;
 };
 
-static void run_calls(struct loop_fd *w, uint32_t events)
+void loop_run_posted(struct loop *l)
 {
-    struct loop *l = CONTAINER_OF(w, struct loop, wake);
     struct loop_call *c;
     struct loop_call *next;
     uint64_t count;
 
-    (void)events;
-    (void)!read(w->fd, &count, sizeof(count)); /* EAGAIN only: another round took it */
+    (void)!read(l->wake.fd, &count, sizeof(count)); /* EAGAIN only: another round took it */
     (void)pthread_mutex_lock(&l->guard);
     c = l->calls_head;
     l->calls_head = NULL;
@@ -43,6 +42,12 @@ static void run_calls(struct loop_fd *w, uint32_t events)
         next = c->next; /* fn may free the node's owner */
         c->fn(c->arg);
     }
+}
+
+static void run_calls(struct loop_fd *w, uint32_t events)
+{
+    (void)events;
+    loop_run_posted(CONTAINER_OF(w, struct loop, wake));
 }
 
 struct loop *loop_new(struct err *e)
@@ -215,6 +220,7 @@ void loop_hook_add(struct loop *l, struct loop_hook *h)
 {
     h->next = l->hooks;
     l->hooks = h;
+    l->hooks_added = true;
 }
 
 void loop_hook_del(struct loop *l, struct loop_hook *h)
@@ -255,8 +261,11 @@ static int wait_ms(struct loop *l, int max_ms)
     struct loop_hook *h;
     int64_t left;
 
-    for (h = l->hooks; h; h = h->next)
-        max_ms = shorter(max_ms, h->before_wait(h->arg));
+    do {
+        l->hooks_added = false;
+        for (h = l->hooks; h; h = h->next)
+            max_ms = shorter(max_ms, h->before_wait(h->arg));
+    } while (l->hooks_added);
     if (l->heap_len) { /* after the hooks: they may arm timers */
         left = l->heap[0]->at_mono_ms - clock_mono_ms();
         left = left < 0 ? 0 : left > 1000000 ? 1000000 : left;

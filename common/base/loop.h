@@ -51,6 +51,8 @@ struct loop_call {
     struct loop_call *next;
 };
 void loop_post(struct loop *l, struct loop_call *c);
+/* Runs what was posted so far; for a shutdown that no longer runs the loop. */
+void loop_run_posted(struct loop *l);
 
 /* Until loop_stop. */
 int loop_run(struct loop *l, struct err *e);

@@ -1,7 +1,9 @@
 #include "common/http/internal.h"
 #include "common/json/jx.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
     int status;
@@ -54,6 +56,12 @@ void error_fill(const struct http_service *svc, const struct err *e, struct http
     json_t *text = jx_bytes(msg, strlen(msg));
     json_t *body = json_pack("{s:s, s:o*}", "code", code_of(svc, e), "message", text);
 
+    /* what a handler had prepared before it failed; a stream is its owner's */
+    free(rs->body);
+    if (rs->file_fd >= 0)
+        (void)close(rs->file_fd);
+    rs->file_fd = -1;
+    rs->stream = NULL;
     rs->status = http_status_of(e);
     rs->content_type = NULL;
     rs->body = body ? jx_dump(body, false) : NULL;

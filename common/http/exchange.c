@@ -15,12 +15,25 @@
 
 /* ---- beginning: before the head is parsed ---- */
 
+/* libmicrohttpd would split the query into its connection's memory: some 400 parameters exhaust
+ * that, and 0.9.75 then never answers. The target is its own, writable line buffer, which it goes
+ * on to parse after this callback: an empty query costs nothing. req.c reads our copy. */
+static void hide_query(const char *target)
+{
+    char *q = strchr((char *)target, '?');
+
+    if (q)
+        q[1] = '\0';
+}
+
 void *exchange_begin(void *server, const char *target, struct MHD_Connection *conn)
 {
     struct exchange *x = calloc(1, sizeof(*x));
 
-    if (!x)
+    if (!x) {
+        hide_query(target);
         return NULL; /* exchange_access closes the connection */
+    }
     x->server = server;
     x->conn = conn;
     x->rq.arena = ARENA_INIT(HTTP_ARENA_MAX);
@@ -29,6 +42,7 @@ void *exchange_begin(void *server, const char *target, struct MHD_Connection *co
     x->start_mono_ms = clock_mono_ms();
     if (strlen(target) <= HTTP_TARGET_MAX)
         x->rq.target = arena_strndup(&x->rq.arena, target, strlen(target));
+    hide_query(target);
     return x;
 }
 
@@ -107,6 +121,19 @@ static int check_length(struct exchange *x)
     return 0;
 }
 
+static bool blocking(const struct exchange *x)
+{
+    return x->rq.route->flags & HTTP_BLOCKING;
+}
+
+static int open_sink(struct exchange *x)
+{
+    if (x->sink_opened)
+        return 0;
+    x->sink_opened = true;
+    return x->rq.route->sink->open(x->server->svc.app, &x->rq, &x->rq.sink, &x->err);
+}
+
 static int decide(struct exchange *x)
 {
     const struct http_service *svc = &x->server->svc;
@@ -115,14 +142,13 @@ static int decide(struct exchange *x)
     if (svc->admit && svc->admit(svc->app, &x->rq, &x->err) < 0)
         return -1;
     if (router_match(svc, &x->rq, &allow, &x->err) < 0) {
-        http_resp_header(&x->rs, "Allow", allow);
-        /* an unknown path must not tell a stranger that it is unknown: 401 wins over 404 */
-        if (svc->authorize) {
-            struct err first;
+        struct err first = { 0 };
 
-            if (svc->authorize(svc->app, &x->rq, &first) < 0)
-                x->err = first;
-        }
+        /* an unknown path must not tell a stranger that it is unknown: 401 wins over 404 */
+        if (svc->authorize && svc->authorize(svc->app, &x->rq, &first) < 0)
+            x->err = first;
+        else
+            http_resp_header(&x->rs, "Allow", allow);
         return -1;
     }
     if (!(x->rq.route->flags & HTTP_OPEN) && svc->authorize &&
@@ -131,9 +157,18 @@ static int decide(struct exchange *x)
     if (check_length(x) < 0)
         return -1;
     x->body = BUF_INIT(x->rq.route->max_body);
-    if (x->rq.route->sink)
-        return x->rq.route->sink->open(svc->app, &x->rq, &x->rq.sink, &x->err);
-    return 0;
+    return x->rq.route->sink && !blocking(x) ? open_sink(x) : 0;
+}
+
+/* An answer before the body is read ends the connection. It is for bodies that are too much to be
+ * read and dropped, and for clients that wait for a word before they send. */
+static bool answer_early(const struct exchange *x)
+{
+    const char *text = http_req_header(&x->rq, "Content-Length");
+    int64_t len;
+
+    return http_req_header(&x->rq, "Expect") ||
+           (text && (num_parse_i64(text, 0, INT64_MAX, &len) < 0 || len > HTTP_SWALLOW_MAX));
 }
 
 static enum MHD_Result start(struct exchange *x, const char *method)
@@ -157,13 +192,11 @@ static enum MHD_Result start(struct exchange *x, const char *method)
     x->phase = PHASE_BODY;
     if (is_preflight(x, method)) {
         preflight(x);
-        return resp_queue(x);
+        x->answered = true;
+    } else if (split_target(x) < 0 || decide(x) < 0) {
+        x->answered = x->failed = true;
     }
-    if (split_target(x) < 0 || decide(x) < 0) {
-        x->failed = true;
-        return resp_queue(x);
-    }
-    return MHD_YES;
+    return x->answered && answer_early(x) ? resp_queue(x) : MHD_YES;
 }
 
 /* ---- jobs: the connection is suspended while one runs ---- */
@@ -177,10 +210,9 @@ static void job_done(void *arg)
 
 static void run_handler(struct exchange *x)
 {
-    if (x->rq.route->handler(x->server->svc.app, &x->rq, &x->rs, &x->err) < 0) {
+    if ((x->rq.route->sink && open_sink(x) < 0) ||
+        x->rq.route->handler(x->server->svc.app, &x->rq, &x->rs, &x->err) < 0)
         x->failed = true;
-        x->rs.stream = NULL; /* a handler that fails has released what it made */
-    }
 }
 
 static void handler_job(void *arg)
@@ -193,8 +225,9 @@ static void handler_job(void *arg)
 
 static void sink_write(struct exchange *x)
 {
-    if (x->rq.route->sink->write(x->rq.sink, x->chunk, x->chunk_len, &x->err) < 0)
-        x->failed = true;
+    if (open_sink(x) < 0 ||
+        x->rq.route->sink->write(x->rq.sink, x->chunk, x->chunk_len, &x->err) < 0)
+        x->answered = x->failed = true;
     x->chunk_done = x->chunk_len;
 }
 
@@ -206,21 +239,17 @@ static void sink_job(void *arg)
     loop_post(x->server->loop, &x->done);
 }
 
-static bool blocking(const struct exchange *x)
-{
-    return x->rq.route->flags & HTTP_BLOCKING;
-}
-
-/* Suspends and hands the exchange to the pool; false when the pool is full. */
+/* Hands the exchange to the pool and suspends it; false when the pool is full. The job may end
+ * before the suspension: job_done still comes later, in this thread. */
 static bool offload(struct exchange *x, job_fn fn)
 {
     x->done = (struct loop_call){ .fn = job_done, .arg = x };
+    if (jobs_post(x->server->svc.jobs, fn, x, &x->err) < 0) {
+        x->answered = x->failed = true;
+        return false;
+    }
     MHD_suspend_connection(x->conn);
-    if (jobs_post(x->server->svc.jobs, fn, x, &x->err) == 0)
-        return true;
-    server_resume(x->server, x->conn);
-    x->failed = true;
-    return false;
+    return true;
 }
 
 /* ---- deferred answers ---- */
@@ -265,13 +294,14 @@ void http_complete(struct http_req *rq, const struct err *e)
 
 /* ---- body ---- */
 
-/* After a failure the rest of the body is read and dropped, up to a bound: the client may not
- * look at the answer before it has sent everything. */
+/* When the answer is known the rest of the body is read and dropped, up to a bound: the client may
+ * not look at the answer before it has sent everything, and goes on to use the connection. */
 static enum MHD_Result swallow(struct exchange *x, size_t *len)
 {
     x->swallowed += *len;
     *len = 0;
-    if (x->rq.route->sink) /* such a body has no limit, and its sender reads no answer before */
+    if (x->rq.route &&
+        x->rq.route->sink) /* such a body has no limit, and its sender reads no answer before */
         return MHD_YES;
     return x->swallowed > HTTP_SWALLOW_MAX ? MHD_NO : MHD_YES;
 }
@@ -285,10 +315,8 @@ static enum MHD_Result take_sink(struct exchange *x, const char *data, size_t *l
     }
     x->chunk = data;
     x->chunk_len = *len;
-    if (blocking(x)) {
-        (void)offload(x, sink_job); /* when refused: failed is set, the next call swallows */
-        return MHD_YES;
-    }
+    if (blocking(x))
+        return offload(x, sink_job) ? MHD_YES : swallow(x, len);
     sink_write(x);
     x->chunk_done = 0;
     *len = 0;
@@ -297,12 +325,12 @@ static enum MHD_Result take_sink(struct exchange *x, const char *data, size_t *l
 
 static enum MHD_Result take_body(struct exchange *x, const char *data, size_t *len)
 {
-    if (x->failed)
+    if (x->answered)
         return swallow(x, len);
     if (x->rq.route->sink)
         return take_sink(x, data, len);
     if (buf_append(&x->body, data, *len) < 0) {
-        x->failed = true;
+        x->answered = x->failed = true;
         (void)err_set(&x->err, ERRC_TOO_LARGE, "request body is larger than %zu bytes",
                       x->body.max);
     }
@@ -314,7 +342,7 @@ static enum MHD_Result take_body(struct exchange *x, const char *data, size_t *l
 static enum MHD_Result finish(struct exchange *x)
 {
     x->phase = PHASE_REPLY;
-    if (x->failed)
+    if (x->answered)
         return resp_queue(x);
     x->rq.body = x->body.data;
     x->rq.body_len = x->body.len;
@@ -339,7 +367,7 @@ enum MHD_Result exchange_access(void *server, struct MHD_Connection *conn, const
     struct exchange *x = *con_cls;
 
     (void)server, (void)conn, (void)url, (void)version;
-    if (!x)
+    if (!x || (x->server->closing && x->phase != PHASE_REPLY))
         return MHD_NO;
     switch (x->phase) {
     case PHASE_NEW:

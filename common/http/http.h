@@ -68,7 +68,8 @@ struct http_resp {
 typedef int (*http_handler)(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 
 /* Takes a request body as it arrives instead of having it collected. All calls of one request
- * come one after another; in the job pool when the route is HTTP_BLOCKING, else in the loop. */
+ * come one after another; open and write in the job pool when the route is HTTP_BLOCKING, else in
+ * the loop; close always in the loop. open comes with the first bytes, or before the handler. */
 struct http_sink {
     int (*open)(void *app, struct http_req *rq, void **sink, struct err *e);
     int (*write)(void *sink, const char *data, size_t len, struct err *e); /* takes all of it */
@@ -120,7 +121,8 @@ int http_server_adopt(struct http_server *s, int fd, const struct sockaddr *peer
 /* Stops accepting; running requests go on, connections close after their response. */
 void http_server_drain(struct http_server *s);
 unsigned http_server_active(const struct http_server *s); /* requests under way */
-/* Aborts what still runs (streams are cut), frees. Jobs must have ended: jobs_free first. */
+/* Aborts what still runs (streams are cut), frees. Jobs must have ended and the loop must no longer
+ * run: jobs_free first. Answers of the last jobs go out as far as the sockets take them. */
 void http_server_free(struct http_server *s);
 
 /* Opens a TCP listener: "127.0.0.1", "0.0.0.0", "::" (also IPv4), "::1"; port 0 takes a free one.
@@ -160,7 +162,9 @@ void http_complete(struct http_req *rq, const struct err *e);
 
 struct http_stream_ops {
     void (*on_drain)(void *owner); /* room again after a write was refused */
-    void (*on_close)(void *owner); /* the client is gone or has everything; last call */
+    /* The client is gone (one that shuts down its sending side counts as gone) or has everything;
+     * last call. */
+    void (*on_close)(void *owner);
 };
 
 /* The owner holds one reference until http_stream_release; the connection another. Set rs->stream
@@ -173,4 +177,5 @@ int http_stream_write(struct http_stream *st, const void *data, size_t len);
 bool http_stream_closed(const struct http_stream *st);
 void http_stream_end(struct http_stream *st);   /* clean end of the body after what is buffered */
 void http_stream_abort(struct http_stream *st); /* cuts the connection: the client sees an error */
+/* No call of ops comes after it. Without an end before it is an abort. */
 void http_stream_release(struct http_stream *st);

@@ -18,6 +18,7 @@ struct http_server {
     unsigned connections;
     unsigned active;
     bool draining;
+    bool closing; /* being freed: nothing new is begun */
     bool resumed; /* libmicrohttpd has to be run before the next wait */
 };
 
@@ -43,9 +44,11 @@ struct exchange {
     struct http_req rq;
     struct http_resp rs;
     struct err err;
-    bool failed;  /* err is the answer */
-    bool counted; /* in server->active */
+    bool failed;   /* err is the answer */
+    bool answered; /* the answer is known before the body: what is left of that is dropped */
+    bool counted;  /* in server->active */
     bool head;
+    bool sink_opened;
     bool deferred;  /* in server->deferred */
     bool suspended; /* by http_defer */
     struct exchange *deferred_prev;

@@ -1,5 +1,6 @@
 #include "common/http/internal.h"
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/macros.h"
 
@@ -12,11 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ACCEPT_BATCH = 32 };
+enum { ACCEPT_BATCH = 32, ACCEPT_PAUSE_MS = 100 };
 
 struct listener {
     struct http_server *server;
     struct loop_fd watch;
+    struct loop_timer pause;
+    bool starved; /* and said so */
     struct listener *next;
 };
 
@@ -132,8 +135,14 @@ static void turn_away(int fd)
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
         "Retry-After: 1\r\nConnection: close\r\n\r\n" /* ends with the connection */
         "{\"code\":\"SERVICE_UNAVAILABLE\",\"message\":\"too many connections; try again\"}";
+    char scrap[4096];
+    int i;
 
     (void)!send(fd, full, sizeof(full) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)shutdown(fd, SHUT_WR);
+    /* unread input would make close(2) reset the connection, and the client lose the answer */
+    for (i = 0; i < 16 && recv(fd, scrap, sizeof(scrap), MSG_DONTWAIT) > 0; i++)
+        ;
     (void)close(fd);
 }
 
@@ -149,6 +158,24 @@ int http_server_adopt(struct http_server *s, int fd, const struct sockaddr *peer
     return 0;
 }
 
+static void go_on(struct loop_timer *t)
+{
+    struct listener *ln = CONTAINER_OF(t, struct listener, pause);
+
+    if (loop_mod(ln->server->loop, &ln->watch, EPOLLIN) < 0)
+        (void)loop_timer_set(ln->server->loop, t, clock_mono_ms() + ACCEPT_PAUSE_MS);
+}
+
+/* Without descriptors the listener stays readable: the loop would spin until one is given back. */
+static void pause_listener(struct listener *ln)
+{
+    if (!ln->starved)
+        log_warn("cannot accept connections: out of descriptors or memory");
+    ln->starved = true;
+    if (loop_timer_set(ln->server->loop, &ln->pause, clock_mono_ms() + ACCEPT_PAUSE_MS) == 0)
+        (void)loop_mod(ln->server->loop, &ln->watch, 0);
+}
+
 static void on_accept(struct loop_fd *w, uint32_t events)
 {
     struct listener *ln = CONTAINER_OF(w, struct listener, watch);
@@ -162,8 +189,12 @@ static void on_accept(struct loop_fd *w, uint32_t events)
     for (i = 0; i < ACCEPT_BATCH; i++) {
         len = sizeof(peer);
         fd = accept4(w->fd, (struct sockaddr *)&peer, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0)
-            return; /* EAGAIN, or a transient lack of descriptors: the listener stays readable */
+        if (fd < 0) {
+            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+                pause_listener(ln);
+            return;
+        }
+        ln->starved = false;
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
         (void)http_server_adopt(ln->server, fd, (struct sockaddr *)&peer, len, NULL);
     }
@@ -180,6 +211,7 @@ int http_server_listen(struct http_server *s, int listen_fd, struct err *e)
     ln->server = s;
     ln->watch.fd = listen_fd;
     ln->watch.on_event = on_accept;
+    ln->pause.on_fire = go_on;
     if (loop_add(s->loop, &ln->watch, EPOLLIN, e) < 0) {
         (void)close(listen_fd);
         free(ln);
@@ -197,6 +229,7 @@ static void close_listeners(struct http_server *s)
     while ((ln = s->listeners)) {
         s->listeners = ln->next;
         loop_del(s->loop, &ln->watch);
+        loop_timer_clear(s->loop, &ln->pause);
         (void)close(ln->watch.fd);
         free(ln);
     }
@@ -220,7 +253,10 @@ void http_server_free(struct http_server *s)
 
     if (!s)
         return;
+    s->closing = true;
     close_listeners(s);
+    loop_run_posted(s->loop); /* the ends of the last jobs: they resume their connections */
+    (void)MHD_run(s->mhd);
     for (st = s->streams; st; st = next) {
         next = stream_next(st);
         http_stream_abort(st);
@@ -231,11 +267,13 @@ void http_server_free(struct http_server *s)
         (void)err_set(&e, ERRC_BUSY, "the server is stopping");
         http_complete(&s->deferred->rq, &e);
     }
-    (void)MHD_run(s->mhd); /* takes the resumed connections to their end */
+    /* takes the resumed connections to their end: none may be suspended below */
+    (void)MHD_run(s->mhd);
     (void)MHD_run(s->mhd);
     loop_del(s->loop, &s->mhd_fd);
     loop_hook_del(s->loop, &s->hook);
     MHD_stop_daemon(s->mhd);
+    loop_run_posted(s->loop); /* streams that were released meanwhile */
     free(s);
 }
 

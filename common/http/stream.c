@@ -1,5 +1,7 @@
 #include "common/http/internal.h"
 
+#include "common/base/macros.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +13,8 @@ struct http_stream {
     struct MHD_Connection *conn; /* NULL before the response is queued and after it is over */
     struct http_stream *prev;
     struct http_stream *next;
+    struct loop_fd watch;     /* the connection's socket, from the first idle time on */
+    struct loop_call dropped; /* see http_stream_release */
     const struct http_stream_ops *ops;
     void *owner; /* NULL after release */
     struct buf buf;
@@ -103,6 +107,13 @@ void http_stream_abort(struct http_stream *st)
     wake(st);
 }
 
+static void drop(void *arg)
+{
+    unref(arg);
+}
+
+/* A handler may end and release a stream at once: the response that takes its own reference is
+ * queued after the handler, so ours goes in the loop's next round. */
 void http_stream_release(struct http_stream *st)
 {
     if (!st)
@@ -110,7 +121,34 @@ void http_stream_release(struct http_stream *st)
     st->owner = NULL;
     if (!st->ended)
         http_stream_abort(st);
-    unref(st);
+    if (st->conn || st->closed) {
+        unref(st);
+        return;
+    }
+    st->dropped = (struct loop_call){ .fn = drop, .arg = st };
+    loop_post(st->server->loop, &st->dropped);
+}
+
+/* ---- the client's end: libmicrohttpd does not look at a connection that it has suspended ---- */
+
+static void on_hangup(struct loop_fd *w, uint32_t events)
+{
+    (void)events;
+    http_stream_abort(CONTAINER_OF(w, struct http_stream, watch));
+}
+
+static void watch_client(struct http_stream *st)
+{
+    const union MHD_ConnectionInfo *info;
+
+    if (st->watch.events)
+        return;
+    info = MHD_get_connection_info(st->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (!info)
+        return;
+    st->watch.fd = info->connect_fd;
+    st->watch.on_event = on_hangup;
+    (void)loop_add(st->server->loop, &st->watch, EPOLLRDHUP | EPOLLET, NULL);
 }
 
 /* libmicrohttpd asks for the next bytes of the body. */
@@ -127,6 +165,7 @@ static ssize_t next_bytes(void *cls, uint64_t pos, char *out, size_t max)
     if (!n) {
         st->suspended = true;
         MHD_suspend_connection(st->conn);
+        watch_client(st);
         return 0;
     }
     memcpy(out, st->buf.data + st->sent, n);
@@ -175,6 +214,7 @@ void stream_conn_gone(struct http_stream *st)
         if (st->next)
             st->next->prev = st->prev;
         st->conn = NULL;
+        loop_del(st->server->loop, &st->watch);
     }
     st->suspended = false;
     st->closed = true;

@@ -59,6 +59,7 @@ struct fake_docker {
     char dir[64];
     char socket[96];
     char api[16];
+    char spoken[16]; /* guarded */
     pthread_t acceptor;
     pthread_mutex_t guard; /* guards all below */
     int listener;
@@ -83,6 +84,7 @@ struct fake_docker {
 /* One call being answered. */
 struct ask {
     char method[16];
+    char version[16];
     char path[1024]; /* without version */
     struct buf body;
     int status;
@@ -539,8 +541,11 @@ static bool read_ask(int fd, struct buf *b, struct ask *a)
     if (sscanf(b->data, "%15s %1023s", a->method, full) != 2)
         return false;
     path = full;
-    if (strncmp(path, "/v1.", 4) == 0)
+    if (strncmp(path, "/v1.", 4) == 0) {
+        (void)snprintf(a->version, sizeof(a->version), "%.*s", (int)strcspn(path + 2, "/"),
+                       path + 2);
         path = strchr(path + 1, '/');
+    }
     (void)snprintf(a->path, sizeof(a->path), "%s", path ? path : "/");
     (void)buf_append(&a->body, b->data + head, len);
     buf_consume(b, head + len);
@@ -582,6 +587,7 @@ static void record(struct fake_docker *f, const struct ask *a)
         abort();
     c = &f->calls[f->n_calls++];
     (void)snprintf(c->line, sizeof(c->line), "%s %s", a->method, a->path);
+    memcpy(f->spoken, a->version, sizeof(f->spoken));
     c->body = strndup(a->body.data ? a->body.data : "", 32768);
 }
 
@@ -762,6 +768,13 @@ void fake_docker_api(struct fake_docker *f, const char *version)
     AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&f->guard);
 
     (void)snprintf(f->api, sizeof(f->api), "%s", version);
+}
+
+void fake_docker_spoken(struct fake_docker *f, char out[16])
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&f->guard);
+
+    memcpy(out, f->spoken, sizeof(f->spoken));
 }
 
 void fake_docker_image(struct fake_docker *f, const char *name)

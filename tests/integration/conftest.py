@@ -14,6 +14,8 @@ import urllib.parse
 
 import pytest
 
+import openapi
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BASE, NONROOT, BUSYBOX, STATIC = (f"sandgate-{n}:local" for n in ("base", "nonroot", "busybox", "static"))
 TAIL = ["tail", "-f", "/dev/null"]
@@ -48,8 +50,10 @@ class Engine:
         conn.close()
         return reply.status, json.loads(raw) if raw[:1] in (b"{", b"[") else raw
 
-    def containers(self, instance):
-        filters = urllib.parse.quote(json.dumps({"label": [f"sandgate.instance={instance}"]}))
+    def containers(self, instance, role="sandbox"):
+        """Containers of a gateway; role None: also its short-lived helpers."""
+        labels = [f"sandgate.instance={instance}"] + ([f"sandgate.role={role}"] if role else [])
+        filters = urllib.parse.quote(json.dumps({"label": labels}))
         status, items = self.call("GET", f"/containers/json?all=1&filters={filters}")
         assert status == 200, items
         return items
@@ -81,6 +85,7 @@ class Gateway:
 
     def start(self, fault=None, env=None, wait=True):
         self.starts += 1
+        self.held = bool(fault) and fault.startswith("hold")
         full = {**os.environ, **(env or {})}
         full.pop("DOCKER_HOST", None)  # the socket is in the configuration
         if fault:
@@ -116,6 +121,7 @@ class Gateway:
             conn.close()
         reply.json = json.loads(raw) if raw[:1] in (b"{", b"[") else None
         reply.raw = raw
+        openapi.validate(method, path, reply.status, reply.getheader("Content-Type"), reply.json)
         return reply
 
     def create(self, image=BASE, entrypoint=TAIL, timeout=300, **fields):
@@ -149,6 +155,8 @@ class Gateway:
 
     def cleanup(self):
         """Stops the process and removes what this instance left on the engine, by its label."""
+        if self.process and self.process.poll() is None and self.held:
+            self.kill9()  # a held request never ends
         if self.process and self.process.poll() is None:
             self.process.terminate()
             try:
@@ -157,7 +165,7 @@ class Gateway:
                 self.kill9()
         if not self.instance:
             return
-        for item in self.engine.containers(self.instance):
+        for item in self.engine.containers(self.instance, None):
             self.engine.call("DELETE", f"/containers/{item['Id']}?force=1&v=1")
         self.engine.call("DELETE", f"/networks/sandgate-{self.instance[:8]}")
         table = f"sandgate_{self.instance[:8]}"
@@ -169,9 +177,9 @@ def engine():
     return Engine(os.environ["DOCKER_HOST"].removeprefix("unix://"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared(tmp_path_factory, engine):
-    """A gateway that tests share when they do nothing to it."""
+    """A gateway that the tests of a file share when they do nothing to it."""
     gw = Gateway(tmp_path_factory.mktemp("shared"), engine).start()
     yield gw
     gw.cleanup()

@@ -120,7 +120,7 @@ static int docker_remove(struct runtime *rt, const char *id, struct err *e)
  * 500 to the other. */
 struct change {
     const char *path;
-    const char *words[3];
+    const char *words[4]; /* ends with NULL */
     const char *conflict_code;
     const char *failed_code;
     const char *conflict_text;
@@ -129,7 +129,7 @@ struct change {
 
 static const struct change change_pause = {
     "/pause",
-    { "is not running", "is already paused", "is restarting" },
+    { "is not running", "is already paused", "a stopped container" },
     "DOCKER::SANDBOX_NOT_RUNNING",
     "DOCKER::SANDBOX_PAUSE_FAILED",
     "is not running",
@@ -138,7 +138,7 @@ static const struct change change_pause = {
 
 static const struct change change_resume = {
     "/unpause",
-    { "is not paused", "is not running", "is not running" },
+    { "is not paused", "is not running" },
     "DOCKER::SANDBOX_NOT_PAUSED",
     "DOCKER::SANDBOX_RESUME_FAILED",
     "is not paused",
@@ -149,7 +149,7 @@ static bool is_conflict(const struct change *ch, int status, const char *text)
 {
     size_t i;
 
-    for (i = 0; i < ARRAY_LEN(ch->words); i++)
+    for (i = 0; ch->words[i]; i++)
         if (strstr(text, ch->words[i]))
             return true;
     return status == 409;

@@ -16,9 +16,10 @@ ROUNDS = int(os.environ.get("SANDGATE_SOAK", "1"))
 
 
 def settled(gw):
-    """Records and containers, when every record has its container and the other way round."""
+    """Records and containers, when every record has its container and the other way round, and no helper is left."""
     records = {r["id"]: r["status"]["state"] for r in gw.records()}
-    containers = {c["Labels"]["sandgate.id"] for c in gw.engine.containers(gw.instance)}
+    everything = gw.engine.containers(gw.instance, None)
+    containers = {c["Labels"].get("sandgate.id") for c in everything}
     if set(records) != containers or any(s not in ("Running", "Paused") for s in records.values()):
         return None
     return records, containers

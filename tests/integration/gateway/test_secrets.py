@@ -67,10 +67,11 @@ def test_processes_see_neither_token_nor_claim(shared):
 
 def held_container(gw):
     """Starts a create that stops before the claim; the container of it and its address."""
+    before = {c["Id"] for c in gw.engine.containers(gw.instance)} if gw.instance else set()
     gw.start(fault="hold:create.held")
     threading.Thread(target=lambda: _swallow(gw), daemon=True).start()
     item = wait_for("a held container runs", lambda: next(
-        (c for c in gw.engine.containers(gw.instance) if c["State"] == "running"), None))
+        (c for c in gw.engine.containers(gw.instance) if c["State"] == "running" and c["Id"] not in before), None))
     address = next(iter(item["NetworkSettings"]["Networks"].values()))["IPAddress"]
     wait_for("its agent listens", lambda: _ping(address))
     return item, address

@@ -28,14 +28,12 @@ def envelope(reply, status, code):
         (b'{"image":{"uri":"x"},"entrypoint":["a"],"resourceLimits":{"memory":"lots"}}', "SANDBOX::INVALID_PARAMETER"),
         (b'{"image":{"uri":"x"},"entrypoint":["a"],"metadata":{"opensandbox.io/a":"b"}}', "SANDBOX::INVALID_METADATA_LABEL"),
         (b'{"image":{"uri":"\xff"},"entrypoint":["a"]}', "SANDBOX::INVALID_PARAMETER"),
-        (b'{"image":{"uri":"UPPER CASE"},"entrypoint":["a"]}', "DOCKER::SANDBOX_IMAGE_PULL_FAILED"),
+        (b'{"image":{"uri":"UPPER CASE"},"entrypoint":["a"]}', "SANDBOX::INVALID_PARAMETER"),
     ],
 )
 def test_bad_create_bodies(shared, body, code):
     reply = shared.request("POST", "/v1/sandboxes", body)
-    assert reply.json["code"] == code, reply.raw
-    assert 400 <= reply.status <= 500
-    assert reply.status == 400 or code == "DOCKER::SANDBOX_IMAGE_PULL_FAILED"
+    envelope(reply, 400, code)
     assert shared.records() == []
 
 
@@ -69,7 +67,7 @@ def test_unknown_image_leaves_nothing(shared):
         ("POST", f"/v1/sandboxes/{UNKNOWN}/pause"),
         ("POST", f"/v1/sandboxes/{UNKNOWN}/resume"),
         ("GET", f"/v1/sandboxes/{UNKNOWN}/endpoints/44772"),
-        ("GET", "/v1/sandboxes/..%2f..%2fetc"),
+        ("GET", "/v1/sandboxes/not-an-id"),
     ],
 )
 def test_unknown_sandbox(shared, method, path):
@@ -83,7 +81,7 @@ def test_keys(shared):
     wrong = {"OPEN-SANDBOX-API-KEY": "nope"}
     assert shared.request("GET", "/health", headers=wrong).json == {"status": "healthy"}
     assert shared.request("GET", "/version", headers=wrong).status == 200
-    for path in ("/healthz", "/v1/health", "/docsfoo", "/nothing"):
+    for path in ("/v1/sandboxes/..%2f..%2fetc", "/v1/sandboxes/a%00b", "/healthz", "/v1/health", "/docsfoo", "/nothing"):
         assert shared.request("GET", path, headers=wrong).status == 401, path
         assert shared.request("GET", path).status == 404, path
 
@@ -182,10 +180,13 @@ def test_malformed_http_does_not_hurt(shared):
     for garbage in (b"\x00" * 100, b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"POST /v1/sandboxes HTTP/1.1\r\nContent-Length: x\r\n\r\n",
                     b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n"):
         with socket.create_connection(("127.0.0.1", shared.port), 10) as s:
-            s.sendall(garbage)
-            s.shutdown(socket.SHUT_WR)
-            while s.recv(65536):
-                pass
+            try:
+                s.sendall(garbage)
+                s.shutdown(socket.SHUT_WR)
+                while s.recv(65536):
+                    pass
+            except OSError:
+                pass  # the server may hang up at any point
     assert shared.request("GET", "/health").status == 200
 
 

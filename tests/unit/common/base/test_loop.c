@@ -404,6 +404,44 @@ static void hook_runs_before_every_wait(void **state)
     assert_int_equal(b, 2);
 }
 
+struct adder {
+    struct loop *loop;
+    struct loop_hook self;
+    struct loop_hook late;
+    int added;
+    int late_runs;
+};
+
+static int late_hook(void *arg)
+{
+    ((struct adder *)arg)->late_runs++;
+    return 0;
+}
+
+static int adding_hook(void *arg)
+{
+    struct adder *a = arg;
+
+    if (!a->added++)
+        loop_hook_add(a->loop, &a->late);
+    return -1;
+}
+
+/* Otherwise the loop would sleep for good on what the new hook waits for. */
+static void hook_added_by_a_hook_runs_before_the_wait(void **state)
+{
+    struct env *env = *state;
+    struct adder a = { .loop = env->loop };
+
+    a.self = (struct loop_hook){ .before_wait = adding_hook, .arg = &a };
+    a.late = (struct loop_hook){ .before_wait = late_hook, .arg = &a };
+    loop_hook_add(env->loop, &a.self);
+    assert_int_equal(loop_step(env->loop, -1, &env->e), 0);
+    assert_true(a.late_runs > 0);
+    loop_hook_del(env->loop, &a.self);
+    loop_hook_del(env->loop, &a.late);
+}
+
 static void *stop_it(void *arg)
 {
     loop_stop(arg);
@@ -437,6 +475,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(post_may_free_its_node, set_up, tear_down),
         cmocka_unit_test_setup_teardown(post_from_a_post_runs_in_the_next_round, set_up, tear_down),
         cmocka_unit_test_setup_teardown(hook_runs_before_every_wait, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(hook_added_by_a_hook_runs_before_the_wait, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stop_from_another_thread, set_up, tear_down),
     };
 

@@ -373,7 +373,8 @@ static void broken_queries(void **state)
     refuses("GET /query?%zz=1", "", 400, "INVALID_REQUEST", "name is not valid percent-encoding");
 }
 
-/* As many as a target can hold: reading them all must not run out of the request's memory. */
+/* Reading them all must run out of neither the request's nor libmicrohttpd's memory (which took some 400
+ * and then never answered). */
 static void very_many_parameters(void **state)
 {
     char *first = malloc(HTTP_TARGET_MAX + 64);
@@ -384,7 +385,7 @@ static void very_many_parameters(void **state)
     (void)state;
     assert_non_null(first);
     len = (size_t)snprintf(first, 64, "GET /count?");
-    while (len + 4 < HTTP_TARGET_MAX) {
+    while (n < 600) {
         memcpy(first + len, "p=1&", 5);
         len += 4;
         n++;
@@ -596,12 +597,31 @@ static void head_size_is_limited(void **state)
     free(headers);
 }
 
+#define BYTES(text)                                                                                \
+    {                                                                                              \
+        text, sizeof(text) - 1                                                                     \
+    }
+
 static void garbage_is_refused(void **state)
 {
-    static const char *const garbage[] = { "\r\n\r\nGET\r\n\r\n", "GET /hello\r\n\r\n",
-                                           "\x16\x03\x01\x02\x00\x01\r\n\r\n",
-                                           "GET /hello HTTP/1.1\r\n\r\n",
-                                           " / HTTP/1.1\r\nHost: t\r\n\r\n" };
+    static const struct {
+        const char *data;
+        size_t len;
+    } garbage[] = {
+        BYTES("GET\r\n\r\n"),
+        BYTES("GET \r\n\r\n"),
+        BYTES("GET  \r\n\r\n"),
+        BYTES("GET /hello\r\n\r\n"),
+        BYTES("GET /hello HTTP/1.1\r\n\r\n"), /* no Host */
+        BYTES("GET /hello HTTP/2.0\r\nHost: t\r\n\r\n"),
+        BYTES("GET /a b HTTP/1.1\r\nHost: t\r\n\r\n"),
+        BYTES("GET /hello HTTP/1.1\r\nHost: t\r\nno colon\r\n\r\n"),
+        BYTES("POST /hello HTTP/1.1\r\nHost: t\r\nContent-Length: x\r\n\r\n"),
+        BYTES("POST /hello HTTP/1.1\r\nHost: t\r\nContent-Length: -1\r\n\r\n"),
+        BYTES("POST /hello HTTP/1.1\r\nHost: t\r\nContent-Length: 99999999999999999999\r\n\r\n"),
+        BYTES("POST /hello HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
+        BYTES("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"),
+    };
     size_t i;
 
     (void)state;
@@ -610,11 +630,10 @@ static void garbage_is_refused(void **state)
         struct reply r;
 
         client_open(&c, &env);
-        print_message("garbage %zu\n", i);
-        client_text(&c, garbage[i]);
-        shutdown(c.fd, SHUT_WR);
+        client_send(&c, garbage[i].data, garbage[i].len);
         client_reply(&c, false, &r);
-        assert_true(r.status == 0 || r.status >= 400);
+        if (r.status != 0 && r.status < 400)
+            fail_msg("%s: status %d", garbage[i].data, r.status);
         reply_free(&r);
         client_close(&c);
     }

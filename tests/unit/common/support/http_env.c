@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,12 +111,14 @@ void client_open(struct client *c, const struct http_env *env)
 {
     struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(env->port) };
     struct timeval limit = { .tv_sec = TEST_DEADLINE_MS / 1000 };
+    int one = 1;
 
     *c = (struct client){ .fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) };
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     assert_true(c->fd >= 0);
     (void)setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
     (void)setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+    (void)setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     assert_int_equal(connect(c->fd, (struct sockaddr *)&to, sizeof(to)), 0);
 }
 
@@ -123,7 +126,7 @@ void client_close(struct client *c)
 {
     if (c->fd >= 0)
         close(c->fd);
-    free(c->in);
+    free(c->mem);
     *c = (struct client){ .fd = -1 };
 }
 
@@ -171,12 +174,15 @@ static int more(struct client *c)
 {
     ssize_t n;
 
-    if (c->in_cap - c->in_len < 65536) {
-        c->in_cap = c->in_cap ? 2 * c->in_cap : 131072;
-        c->in = realloc(c->in, c->in_cap);
-        assert_non_null(c->in);
+    if (c->in_len)
+        memmove(c->mem, c->in, c->in_len);
+    if (c->cap - c->in_len < 65536) {
+        c->cap = c->cap ? 2 * c->cap : 131072;
+        c->mem = realloc(c->mem, c->cap);
+        assert_non_null(c->mem);
     }
-    n = recv(c->fd, c->in + c->in_len, c->in_cap - c->in_len - 1, 0);
+    c->in = c->mem;
+    n = recv(c->fd, c->in + c->in_len, c->cap - c->in_len - 1, 0);
     if (n < 0 && errno == EAGAIN)
         fail_msg("no answer before the deadline, received %zu bytes so far", c->in_len);
     if (n <= 0)
@@ -201,7 +207,7 @@ bool client_at_end(struct client *c)
 
 static void take(struct client *c, size_t len)
 {
-    memmove(c->in, c->in + len, c->in_len - len + 1);
+    c->in += len;
     c->in_len -= len;
 }
 

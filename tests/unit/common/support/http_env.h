@@ -32,9 +32,10 @@ void http_env_wait(sem_t *sem); /* sem_wait with the deadline */
 
 struct client {
     int fd;
-    char *in; /* bytes received and not yet taken */
+    char *in; /* bytes received and not yet taken: inside mem */
     size_t in_len;
-    size_t in_cap;
+    char *mem;
+    size_t cap;
 };
 
 /* What came back. head is the status line and the headers, NUL-terminated. */

@@ -7,6 +7,7 @@
 #include "gateway/runtime/docker/engine.h"
 #include "tests/fakes/fake_docker.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,9 +71,22 @@ static void version_is_the_smaller_one(void **state)
 {
     struct fixture *x = *state;
 
+    char spoken[16];
+    char newest[16];
+
+    (void)snprintf(newest, sizeof(newest), "1.%d", ENGINE_API_MAX);
     fake_docker_api(x->fake, "1.99");
     rule(x, FAKE_REPLY, 200, "{}");
     assert_int_equal(get(x, "/thing", NULL), 0);
+    fake_docker_spoken(x->fake, spoken);
+    assert_string_equal(spoken, newest);
+    fake_docker_die(x->fake); /* downgraded */
+    fake_docker_api(x->fake, "1.43");
+    fake_docker_revive(x->fake);
+    assert_int_equal(get(x, "/thing", NULL), 0); /* still in the old one, which it may refuse */
+    assert_int_equal(get(x, "/thing", NULL), 0);
+    fake_docker_spoken(x->fake, spoken);
+    assert_string_equal(spoken, "1.43");
 }
 
 static void too_old_an_engine_is_refused(void **state)
@@ -123,8 +137,9 @@ static void a_refused_version_is_negotiated_anew(void **state)
     const struct fake_rule once = { .path = "/thing",
                                     .how = FAKE_REPLY,
                                     .status = 400,
-                                    .body = "{\"message\":\"client version 1.41 is too old. Minimum "
-                                            "supported API version is 1.44\"}",
+                                    .body =
+                                        "{\"message\":\"client version 1.41 is too old. Minimum "
+                                        "supported API version is 1.44\"}",
                                     .times = 1 };
 
     rule(x, FAKE_REPLY, 200, "{}");
@@ -219,9 +234,7 @@ static void failures_do_not_reach_the_sink(void **state)
 {
     struct fixture *x = *state;
     size_t got = 0;
-    struct engine_call c = {
-        .method = "POST", .path = "/thing", .sink = refuse, .sink_arg = &got
-    };
+    struct engine_call c = { .method = "POST", .path = "/thing", .sink = refuse, .sink_arg = &got };
 
     rule(x, FAKE_REPLY, 500, "{\"message\":\"no\"}");
     assert_int_equal(engine_do(x->en, &c, "test", NULL, &x->e), -1);
