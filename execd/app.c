@@ -24,33 +24,38 @@ static const char *const own_vars[] = {
 
 /* ---- the end ---- */
 
-/* Before every wait while the agent leaves: until the answers are out, or long enough. */
+/* Before every wait while the agent leaves: until the answers are out. */
 static int check_flushed(void *arg)
 {
     struct app *app = arg;
-    int64_t left = app->flush_mono_ms - clock_mono_ms();
 
-    if (http_server_active(app->server) == 0 || left <= 0) {
+    if (!app->leaving || http_server_active(app->server) > 0)
+        return -1;
+    loop_stop(app->loop);
+    return 0;
+}
+
+static void on_flush_time(struct loop_timer *t)
+{
+    struct app *app = CONTAINER_OF(t, struct app, flush_timer);
+
+    if (clock_mono_ms() >= app->flush_mono_ms)
         loop_stop(app->loop);
-        return 0;
-    }
-    return (int)left;
+    else if (loop_timer_set(app->loop, t, app->flush_mono_ms) < 0)
+        loop_stop(app->loop);
 }
 
 void app_leave(struct app *app, int status)
 {
-    if (app->flush)
+    if (app->leaving)
         return;
+    app->leaving = true;
     app->state = APP_STOPPING;
     app->exit_status = status;
     app->flush_mono_ms = clock_mono_ms() + APP_FLUSH_MS;
-    app->flush = calloc(1, sizeof(*app->flush));
-    if (!app->flush) {
+    /* due at once: this may be called by a hook, after check_flushed has had its turn */
+    if (loop_timer_set(app->loop, &app->flush_timer, clock_mono_ms()) < 0)
         loop_stop(app->loop);
-        return;
-    }
-    *app->flush = (struct loop_hook){ .before_wait = check_flushed, .arg = app };
-    loop_hook_add(app->loop, app->flush);
 }
 
 static void on_all_ended(void *arg, int status)
@@ -117,6 +122,9 @@ static int open_loop(struct app *app, struct err *e)
     if (!app->signals)
         return -1;
     app->supervisor = supervisor_new(app->loop, app->signals, on_all_ended, app, e);
+    app->flush_timer.on_fire = on_flush_time;
+    app->flush = (struct loop_hook){ .before_wait = check_flushed, .arg = app };
+    loop_hook_add(app->loop, &app->flush);
     app->runs = app->supervisor ? runs_new(app->loop, app->signals, e) : NULL;
     app->jobs = app->runs ? jobs_new(1, APP_JOBS_MAX, e) : NULL;
     return app->jobs ? 0 : -1;
@@ -237,9 +245,6 @@ void app_free(struct app *app)
     http_server_free(app->server);
     supervisor_free(app->supervisor);
     signals_free(app->signals);
-    if (app->flush)
-        loop_hook_del(app->loop, app->flush);
-    free(app->flush);
     loop_free(app->loop);
     env_free(&app->base);
     explicit_bzero(app->token, sizeof(app->token));

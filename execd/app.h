@@ -3,6 +3,7 @@
  * once such a route is open.
  * No locks of its own. */
 #pragma once
+#include "common/base/loop.h"
 #include "common/http/http.h"
 #include "execd/exec/env.h"
 #include "execd/exec/lines.h"
@@ -39,7 +40,9 @@ struct app {
     enum app_state state;
     unsigned umask;
     int exit_status;
-    struct loop_hook *flush; /* private to app.c */
+    bool leaving; /* from here on private to app.c */
+    struct loop_hook flush;
+    struct loop_timer flush_timer;
     int64_t flush_mono_ms;
 };
 

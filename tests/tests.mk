@@ -104,6 +104,12 @@ relink: build/execd ## build/relink/: the agent's objects and link command, to l
 
 # ---- everything --------------------------------------------------------------------------------
 
+.PHONY: soak
+soak: ## what takes longer: the crash matrix, cycles and bursts with bigger counts (SOAK=50), longer fuzzing
+	$(Q)SANDGATE_SOAK=$(or $(SOAK),50) tests/integration/run.sh -k 'crash or soak'
+	$(Q)$(MAKE) --no-print-directory BUILD=fuzz fuzz-bin
+	$(Q)tests/fuzz/run.sh 120 $(fuzz_targets)
+
 .PHONY: check help
 check: ## installs what is missing and runs every gate: what CI runs
 	$(Q)MAKE='$(MAKE)' tests/check.sh

@@ -211,8 +211,10 @@ static void job_done(void *arg)
 static void run_handler(struct exchange *x)
 {
     if ((x->rq.route->sink && open_sink(x) < 0) ||
-        x->rq.route->handler(x->server->svc.app, &x->rq, &x->rs, &x->err) < 0)
+        x->rq.route->handler(x->server->svc.app, &x->rq, &x->rs, &x->err) < 0) {
         x->failed = true;
+        x->rs.stream = NULL; /* a handler that fails has released what it made */
+    }
 }
 
 static void handler_job(void *arg)

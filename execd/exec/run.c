@@ -459,13 +459,16 @@ static int check_ending(void *arg)
     struct runs *rs = arg;
     struct run *r = rs->ending ? rs->head : NULL;
     struct run *next;
+    int wait = -1;
 
     for (; r; r = next) {
         next = r->next;
-        if (r->ending && r->exited && group_gone(r))
+        if (r->ending && r->exited && group_gone(r)) {
             end_done(r);
+            wait = 0; /* other hooks may have had their turn: another round */
+        }
     }
-    return -1;
+    return wait;
 }
 
 static void on_grace(struct loop_timer *t)

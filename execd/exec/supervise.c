@@ -53,9 +53,10 @@ static int look(void *arg)
 {
     struct supervisor *s = arg;
 
-    if ((s->phase == PHASE_TERM || s->phase == PHASE_KILL) && descend_none_left())
-        over(s);
-    return -1;
+    if ((s->phase != PHASE_TERM && s->phase != PHASE_KILL) || !descend_none_left())
+        return -1;
+    over(s);
+    return 0;
 }
 
 static void stop(struct supervisor *s)

@@ -91,6 +91,7 @@ struct runtime_ops {
     int (*list)(struct runtime *rt, struct runtime_list *out, struct err *e);
     /* True when addr (text form) belongs to the network of the sandboxes. Never blocks. */
     bool (*is_sandbox_address)(struct runtime *rt, const char *addr);
+    /* Frees. Sandboxes keep running; without any, what was prepared for them is removed. */
     void (*close)(struct runtime *rt);
 };
 

@@ -523,7 +523,7 @@ static int next_expiry(struct db_conn *c, int64_t after_ms, int64_t *out, struct
 static int due_fn(struct db_conn *c, void *arg, struct err *e)
 {
     static const char sql[] = "SELECT id FROM sandboxes WHERE expires_ms > 0 AND expires_ms <= ?1"
-                              " ORDER BY expires_ms LIMIT ?2";
+                              " AND state <> 'Pending' ORDER BY expires_ms LIMIT ?2";
     struct call *call = arg;
     AUTO_STMT sqlite3_stmt *st = db_stmt(c, sql, e);
 

@@ -41,7 +41,8 @@ struct sandbox_ids {
     size_t len;
 };
 int sandbox_store_ids(struct db *db, int state, struct sandbox_ids *out, struct err *e);
-/* Those whose time has come, oldest first, and the expiry of the next one (0: none). */
+/* Those whose time has come, oldest first, and the expiry of the next one (0: none). What is still
+ * being made is not due: its lock may be held for as long as an image pull. */
 int sandbox_store_due(struct db *db, int64_t now_ms, size_t max, struct sandbox_ids *out,
                       int64_t *next_ms, struct err *e);
 

@@ -413,7 +413,10 @@ static void network_call(struct fake_docker *f, struct ask *a)
     const char *name = a->path + strlen("/networks/");
     struct thing *n = find(f->networks, f->n_networks, name, strlen(name));
 
-    if (n)
+    if (n && strcmp(a->method, "DELETE") == 0) {
+        take_out(f->networks, &f->n_networks, n);
+        say(a, 204, "%s", "");
+    } else if (n)
         say_json(a, 200, network_json(n));
     else
         say(a, 404, "{\"message\":\"network %s not found\"}", name);
@@ -429,7 +432,7 @@ static const struct {
     { "DELETE", "/volumes/", volume_call },
     { "POST", "/networks/create", create_network },
     { "GET", "/networks?", list_networks },
-    { "GET", "/networks/", network_call },
+    { "", "/networks/", network_call },
     { "POST", "/containers/create", create_container },
     { "GET", "/containers/json", list_containers },
     { "", "/containers/", container_call },

@@ -27,6 +27,7 @@ enum {
     LIST_MAX = 128 << 20, /* bytes; about 2 KB a container */
     LIST_MS = 60000,
     REMOVE_MS = 60000,
+    CLOSE_MS = 3000,
     EXPLAIN_MS = 5000,
     ENDED_WAIT_MS = 500,
     ENDED_POLL_MS = 10,
@@ -215,11 +216,10 @@ static int list_path(const struct docker *d, struct buf *out)
     return engine_query(out, "filters", filter);
 }
 
-static int docker_list(struct runtime *rt, struct runtime_list *out, struct err *e)
+static int list_within(struct docker *d, int timeout_ms, struct runtime_list *out, struct err *e)
 {
-    struct docker *d = docker_of(rt);
     AUTO_BUF struct buf path = BUF_INIT(1024);
-    struct engine_call c = { .method = "GET", .timeout_ms = LIST_MS, .reply_max = LIST_MAX };
+    struct engine_call c = { .method = "GET", .timeout_ms = timeout_ms, .reply_max = LIST_MAX };
     struct runtime_list list = { 0 };
     json_auto_t *items = NULL;
     json_t *item;
@@ -239,6 +239,11 @@ static int docker_list(struct runtime *rt, struct runtime_list *out, struct err 
     }
     *out = list;
     return 0;
+}
+
+static int docker_list(struct runtime *rt, struct runtime_list *out, struct err *e)
+{
+    return list_within(docker_of(rt), LIST_MS, out, e);
 }
 
 static bool docker_is_sandbox_address(struct runtime *rt, const char *addr)
@@ -326,10 +331,21 @@ static int docker_claim(struct runtime *rt, const char *id, const struct runtime
 
 /* ---- open and close ---- */
 
+/* An instance without sandboxes leaves nothing on the engine but the agent. */
+static void tidy(struct docker *d)
+{
+    struct runtime_list list = { 0 };
+
+    if (d->parts.generation && list_within(d, CLOSE_MS, &list, NULL) == 0 && list.len == 0)
+        network_drop(d->network, d->engine, CLOSE_MS);
+    runtime_list_free(&list);
+}
+
 static void docker_close(struct runtime *rt)
 {
     struct docker *d = docker_of(rt);
 
+    tidy(d);
     pulls_free(d->pulls);
     network_free(d->network);
     engine_free(d->engine);

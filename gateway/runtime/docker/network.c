@@ -230,7 +230,11 @@ static int make_own(struct network *n, struct engine *en, struct err *e)
         return -1;
     if (r.status == 201 || r.status == 409)
         return 0;
-    return engine_refused(&r, "make the network of the sandboxes", e);
+    (void)engine_refused(&r, "make the network of the sandboxes", e);
+    if (r.body.data && strstr(r.body.data, "address pool"))
+        return err_wrap(e,
+                        "the engine has too many networks (docker network prune removes unused)");
+    return -1;
 }
 
 static int prepare_own(struct network *n, struct engine *en, struct err *e)
@@ -321,6 +325,23 @@ static void close_host(struct network *n)
                  "cannot set nft rules; run it as root with nft installed, or close them yourself",
                  LOG_S("bridge", bridge), LOG_S("reason", e.msg));
     n->warned = true;
+}
+
+void network_drop(struct network *n, struct engine *en, int timeout_ms)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&n->closing);
+    char path[256];
+    char script[128];
+    const struct engine_call c = { .method = "DELETE", .path = path, .timeout_ms = timeout_ms };
+
+    (void)snprintf(path, sizeof(path), "/networks/%s", n->name);
+    if (!n->own || engine_do(en, &c, "remove the network", NULL, NULL) < 0)
+        return;
+    (void)snprintf(script, sizeof(script),
+                   "add table inet " NFT_TABLE "%s\ndelete table inet " NFT_TABLE "%s\n", n->suffix,
+                   n->suffix);
+    if (!n->cfg.keep_host_open)
+        (void)nft_apply(script, NULL);
 }
 
 void network_keep_closed(struct network *n)

@@ -17,6 +17,9 @@ int network_prepare(struct network *n, struct engine *en, struct err *e);
 /* Sets the rules that close the host again when they are older than a minute: a reload of the host's
  * firewall may have dropped them. Safe from any thread. */
 void network_keep_closed(struct network *n);
+/* Removes our own network and its rules: an engine has address ranges for about thirty networks.
+ * Best effort; only for when no sandbox of this instance is left. */
+void network_drop(struct network *n, struct engine *en, int timeout_ms);
 /* Value of HostConfig.NetworkMode and key of NetworkSettings.Networks; constant. */
 const char *network_name(const struct network *n);
 /* True when addr (text) lies in the network and is not the host's own end. Takes a lock that is

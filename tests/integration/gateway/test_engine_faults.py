@@ -50,7 +50,7 @@ def private(engine):
     p.remove()
 
 
-def test_starts_without_an_engine_and_recovers(make_gateway, private):
+def test_starts_without_an_engine_and_recovers(private, make_gateway):
     private.stop()
     gw = make_gateway(on=private.engine).start()
     reply = gw.create(BUSYBOX, ENTRY)
@@ -67,7 +67,7 @@ def test_starts_without_an_engine_and_recovers(make_gateway, private):
 
 
 @pytest.mark.parametrize("step", ["create.made", "create.started"])
-def test_engine_dies_in_mid_create(make_gateway, private, step):
+def test_engine_dies_in_mid_create(private, make_gateway, step):
     """The gateway waits at the step while the engine is killed, then goes on into the dead engine."""
     gw = make_gateway(on=private.engine)
     pause = gw.dir / "go-on"

@@ -9,6 +9,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define INSTANCE "ab12cd34-0000-4000-8000-000000000000"
 #define ID "11111111-2222-4333-8444-555555555555"
@@ -174,6 +176,38 @@ static void the_request_says_what_the_design_says(void **state)
     assert_null(strstr(body, "\"Runtime\""));
 }
 
+/* The engine's API takes the profile itself, not the name of a file. */
+static void the_seccomp_profile_is_read_and_sent(void **state)
+{
+    struct fixture *x = *state;
+    char path[] = "/tmp/test-seccomp-XXXXXX";
+    int fd = mkstemp(path);
+    struct runtime_config cfg = x->cfg;
+    char body[8192];
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "{ \"defaultAction\": \"X\" }", 24), 24);
+    cfg.seccomp_profile = path;
+    cfg.apparmor_profile = "box";
+    cfg.docker_runtime = "runsc";
+    runtime_close(x->rt);
+    x->rt = NULL;
+    assert_int_equal(runtime_open("docker", &cfg, &x->rt, &x->e), 0);
+    assert_int_equal(start(x), 0);
+    fake_docker_body(x->fake, "POST /containers/create?name=sandbox-", body, sizeof(body));
+    assert_contains(body, "\"seccomp={\\\"defaultAction\\\":\\\"X\\\"}\",\"apparmor=box\"");
+    assert_contains(body, "\"Runtime\":\"runsc\"");
+
+    runtime_close(x->rt);
+    x->rt = NULL;
+    assert_int_equal(ftruncate(fd, 5), 0);
+    assert_int_equal(runtime_open("docker", &cfg, &x->rt, &x->e), -1);
+    assert_contains(x->e.msg, path);
+    (void)close(fd);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(runtime_open("docker", &cfg, &x->rt, &x->e), -1);
+}
+
 static void unlimited_means_absent(void **state)
 {
     struct fixture *x = *state;
@@ -227,6 +261,22 @@ static void preparation_makes_network_image_and_volume_once(void **state)
     assert_int_equal(fake_docker_calls(x->fake, "POST /images/create"), 0);
     assert_int_equal(fake_docker_calls(x->fake, "GET /containers/sandgate-agent"), 1);
     runtime_close(other);
+}
+
+/* Address ranges of an engine are few. */
+static void an_idle_instance_takes_its_network_with_it(void **state)
+{
+    struct fixture *x = *state;
+
+    assert_int_equal(start(x), 0);
+    runtime_close(x->rt);
+    assert_int_equal(fake_docker_calls(x->fake, "DELETE /networks/"), 0);
+    assert_int_equal(runtime_open("docker", &x->cfg, &x->rt, &x->e), 0);
+    assert_int_equal(runtime_prepare(x->rt, &x->e), 0);
+    assert_int_equal(runtime_remove(x->rt, ID, &x->e), 0);
+    runtime_close(x->rt);
+    assert_int_equal(fake_docker_calls(x->fake, "DELETE /networks/sandgate-ab12cd34"), 1);
+    x->rt = NULL;
 }
 
 static void a_foreign_network_of_our_name_is_not_taken(void **state)
@@ -619,6 +669,76 @@ static void status_and_list_tell_the_same(void **state)
     runtime_list_free(&list);
 }
 
+static char steps[512];
+
+static bool record_step(const char *step)
+{
+    (void)snprintf(steps + strlen(steps), sizeof(steps) - strlen(steps), "%s ", step);
+    return true;
+}
+
+static void every_step_passes_the_crash_hook(void **state)
+{
+    struct fixture *x = *state;
+    struct runtime_config cfg = x->cfg;
+
+    steps[0] = '\0';
+    cfg.crash = record_step;
+    runtime_close(x->rt);
+    assert_int_equal(runtime_open("docker", &cfg, &x->rt, &x->e), 0);
+    assert_int_equal(start_as(x, ID, "new:1", &x->e), 0);
+    assert_int_equal(runtime_remove(x->rt, ID, &x->e), 0);
+    assert_string_equal(steps, "network.made inject.volume inject.imported inject.filled "
+                               "inject.checked create.pulled create.made create.started "
+                               "create.inspected delete.removed ");
+}
+
+/* A development agent: every regular file of a directory, named after the content. */
+static void an_agent_directory_is_packed_whole(void **state)
+{
+    struct fixture *x = *state;
+    char dir[] = "/tmp/test-agent-XXXXXX";
+    char path[64];
+    struct runtime_config cfg = x->cfg;
+    static const char *const names[] = { "execd", "libx.so.1" };
+    char body[16384];
+    size_t i;
+
+    assert_non_null(mkdtemp(dir));
+    cfg.agent = NULL;
+    cfg.agent_len = 0;
+    cfg.agent_dir = dir;
+    for (i = 0; i < 2; i++) {
+        FILE *f;
+
+        (void)snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+        f = fopen(path, "we");
+        assert_non_null(f);
+        (void)fprintf(f, "content of %s", names[i]);
+        (void)fclose(f);
+    }
+    (void)snprintf(path, sizeof(path), "%s/sub", dir);
+    assert_int_equal(mkdir(path, 0755), 0);
+    runtime_close(x->rt);
+    assert_int_equal(runtime_open("docker", &cfg, &x->rt, &x->e), 0);
+    assert_int_equal(runtime_prepare(x->rt, &x->e), 0);
+    fake_docker_body(x->fake, "POST /images/create?fromSrc", body, sizeof(body));
+    assert_int_equal(fake_docker_containers(x->fake, NULL), 0);
+    assert_string_equal(body, "opt/"); /* the archive's first name */
+
+    assert_int_equal(rmdir(path), 0);
+    for (i = 0; i < 2; i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+        (void)unlink(path);
+    }
+    assert_int_equal(rmdir(dir), 0);
+    runtime_close(x->rt);
+    x->rt = NULL;
+    assert_int_equal(runtime_open("docker", &cfg, &x->rt, &x->e), 0);
+    assert_int_equal(runtime_prepare(x->rt, &x->e), -1);
+    assert_contains(x->e.msg, dir);
+}
+
 static void an_unknown_backend_is_refused(void **state)
 {
     struct fixture *x = *state;
@@ -637,9 +757,11 @@ int main(void)
         TEST(the_other_verbs_are_one_call_each),
         TEST(preparing_again_costs_nothing),
         TEST(the_request_says_what_the_design_says),
+        TEST(the_seccomp_profile_is_read_and_sent),
         TEST(unlimited_means_absent),
         TEST(the_platform_is_part_of_create_and_pull),
         TEST(preparation_makes_network_image_and_volume_once),
+        TEST(an_idle_instance_takes_its_network_with_it),
         TEST(a_foreign_network_of_our_name_is_not_taken),
         TEST(a_named_network_must_exist),
         TEST(addresses_of_sandboxes_are_known),
@@ -659,6 +781,8 @@ int main(void)
         TEST(remove_is_idempotent_and_waits),
         TEST(pause_and_resume_know_their_conflicts),
         TEST(status_and_list_tell_the_same),
+        TEST(every_step_passes_the_crash_hook),
+        TEST(an_agent_directory_is_packed_whole),
         TEST(an_unknown_backend_is_refused),
     };
 

@@ -120,6 +120,11 @@ static void due_is_at_or_before_now(void **state)
     int64_t next;
 
     assert_int_equal(sandbox_store_insert(w->db, &sb, &e), 0);
+    assert_int_equal(sandbox_store_due(w->db, 7, 10, &ids, &next, &e), 0);
+    assert_int_equal(ids.len, 0); /* still being made */
+    free(ids.ids);
+    sandbox_set_state(&sb, SANDBOX_RUNNING, "R", "m", 9);
+    assert_int_equal(sandbox_store_started(w->db, &sb, &e), 0);
     sb = record("never");
     sb.expires_ms = 0;
     assert_int_equal(sandbox_store_insert(w->db, &sb, &e), 0);
