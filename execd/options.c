@@ -139,7 +139,7 @@ int options_parse(int argc, char **argv, struct options *out, struct err *e)
     size_t at = 0;
     int i;
 
-    *out = (struct options){ .id = "", .port = AGENT_PORT, .level = LOG_INFO };
+    *out = (struct options){ .id = "", .port = AGENT_PORT, .level = LOG_OFF };
     for (i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--") == 0) {
             out->entrypoint = argv[i + 1] ? &argv[i + 1] : NULL;
@@ -158,5 +158,7 @@ int options_parse(int argc, char **argv, struct options *out, struct err *e)
         if (set_value(flags[at].flag, value, out, e) < 0)
             return -1;
     }
+    if (out->level == LOG_OFF) /* held: what the sandbox's program says is all of the log */
+        out->level = out->held ? LOG_WARN : LOG_INFO;
     return check(out, e);
 }

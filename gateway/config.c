@@ -32,11 +32,22 @@ struct option {
     const char *note; /* of KIND_UNUSED; else the difference from upstream's default */
 };
 
-#define TEXT(k, f, d, env, note) { k, KIND_TEXT, offsetof(struct config, f), d, 0, 0, env, note }
+#define TEXT(k, f, d, env, note)                                                                   \
+    {                                                                                              \
+        k, KIND_TEXT, offsetof(struct config, f), d, 0, 0, env, note                               \
+    }
 #define NUM(k, f, d, lo, hi, note)                                                                 \
-    { k, KIND_NUM, offsetof(struct config, f), d, lo, hi, NULL, note }
-#define BOOL(k, f, d, note) { k, KIND_BOOL, offsetof(struct config, f), d, 0, 0, NULL, note }
-#define UNUSED(k, note) { k, KIND_UNUSED, 0, NULL, 0, 0, NULL, note }
+    {                                                                                              \
+        k, KIND_NUM, offsetof(struct config, f), d, lo, hi, NULL, note                             \
+    }
+#define BOOL(k, f, d, note)                                                                        \
+    {                                                                                              \
+        k, KIND_BOOL, offsetof(struct config, f), d, 0, 0, NULL, note                              \
+    }
+#define UNUSED(k, note)                                                                            \
+    {                                                                                              \
+        k, KIND_UNUSED, 0, NULL, 0, 0, NULL, note                                                  \
+    }
 
 static const char native_agent[] = "the agent is built into this server";
 static const char one_process[] = "has no meaning for this server";
@@ -203,8 +214,7 @@ static int set_caps(struct config *c, const struct option *o, const json_t *v, s
     size_t i;
 
     clear_caps(c, o);
-    json_array_foreach((json_t *)v, i, item)
-    {
+    json_array_foreach((json_t *)v, i, item) {
         s = json_string_value(item);
         if (!s || add_cap(c, o, s, strlen(s), e) < 0)
             return err_set(e, ERRC_INVALID, "%s: must be an array of names", o->key);
@@ -302,13 +312,12 @@ static int load_file(struct config *c, const char *path, struct buf *notes, stru
     if (read_text(path, &text, e) < 0)
         return -1;
 
-    AUTO_FREE char *json = config_toml_to_json(text.data ? text.data : "", text.len, why,
-                                               sizeof(why));
+    AUTO_FREE char *json =
+        config_toml_to_json(text.data ? text.data : "", text.len, why, sizeof(why));
     if (!json)
         return err_set(e, ERRC_INVALID, "configuration %s: %s", path, why);
     all = jx_parse(json, strlen(json), true, e);
-    json_array_foreach(all, i, entry)
-    {
+    json_array_foreach(all, i, entry) {
         if (rc == 0 && take_entry(c, entry, notes, e) < 0)
             rc = err_wrap(e, "configuration %s", path);
     }

@@ -11,7 +11,7 @@ enum { CONFIG_CAPS_MAX = 48 };
 
 struct config {
     /* [server] */
-    char *host;    /* listen address; "0.0.0.0" listens on IPv6 as well */
+    char *host; /* listen address; "0.0.0.0" listens on IPv6 as well */
     int64_t port;
     char *api_key; /* NULL: none */
     char *eip;     /* host of endpoints as clients reach us; NULL: see api/endpoints.c */
@@ -41,9 +41,9 @@ struct config {
     char *secure_type;
     char *secure_docker_runtime;
     /* ours */
-    char *engine;           /* [engine] socket, or DOCKER_HOST */
-    int64_t pull_timeout_s; /* [engine] pull_timeout_seconds */
-    bool read_only_root;    /* [sandbox] read_only_root */
+    char *engine;             /* [engine] socket, or DOCKER_HOST */
+    int64_t pull_timeout_s;   /* [engine] pull_timeout_seconds */
+    bool read_only_root;      /* [sandbox] read_only_root */
     int64_t ready_timeout_s;  /* [sandbox] ready_timeout_seconds */
     int64_t sweep_interval_s; /* [sandbox] sweep_interval_seconds */
     int64_t ended_keep_s;     /* [sandbox] keep_ended_seconds */

@@ -6,7 +6,8 @@
 #include <string>
 #include <toml++/toml.h>
 
-namespace {
+namespace
+{
 
 bool is_leaf_table(const std::string &path)
 {

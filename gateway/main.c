@@ -61,8 +61,7 @@ static int serve(const char *file)
 
 static int parse_serve(int argc, char **argv)
 {
-    static const struct option options[] = { { "config", required_argument, NULL, 'c' },
-                                             { 0 } };
+    static const struct option options[] = { { "config", required_argument, NULL, 'c' }, { 0 } };
     const char *file = NULL;
     int c;
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 static const char *const names[SANDBOX_STATE_MAX_] = {
-    [SANDBOX_PENDING] = "Pending",   [SANDBOX_RUNNING] = "Running",
-    [SANDBOX_PAUSED] = "Paused",     [SANDBOX_STOPPING] = "Stopping",
+    [SANDBOX_PENDING] = "Pending",       [SANDBOX_RUNNING] = "Running",
+    [SANDBOX_PAUSED] = "Paused",         [SANDBOX_STOPPING] = "Stopping",
     [SANDBOX_TERMINATED] = "Terminated", [SANDBOX_FAILED] = "Failed",
 };
 

@@ -27,11 +27,11 @@ struct sandbox {
     char message[SANDBOX_MESSAGE];
     int64_t transition_ms; /* wall */
     int64_t created_ms;
-    int64_t expires_ms; /* 0 = never */
-    char *image;        /* owned strings; JSON where it says so */
-    char *entrypoint;   /* JSON array */
-    char *metadata;     /* JSON object */
-    char *extensions;   /* JSON object */
+    int64_t expires_ms;   /* 0 = never */
+    char *image;          /* owned strings; JSON where it says so */
+    char *entrypoint;     /* JSON array */
+    char *metadata;       /* JSON object */
+    char *extensions;     /* JSON object */
     char platform_os[16]; /* "" when not requested */
     char platform_arch[16];
     char token[SANDBOX_TOKEN];

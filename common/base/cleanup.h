@@ -13,7 +13,7 @@
 #define AUTO_FREE AUTO(auto_free)
 #define AUTO_FD AUTO(auto_fd)
 #define AUTO_FILE AUTO(auto_file)
-#define AUTO_UNLOCK AUTO(auto_unlock)
+#define AUTO_UNLOCK __attribute__((cleanup(auto_unlock), unused)) /* clang calls it unused */
 
 #define TAKE_PTR(p)                                                                                \
     ({                                                                                             \

@@ -9,6 +9,8 @@
 #pragma GCC diagnostic ignored "-Wformat-truncation"
 
 static void put(struct err *e, enum errc code, int sys, const char *api_code, const char *fmt,
+                va_list ap) __attribute__((format(printf, 5, 0)));
+static void put(struct err *e, enum errc code, int sys, const char *api_code, const char *fmt,
                 va_list ap)
 {
     e->code = code;

@@ -37,8 +37,7 @@ static int take_date(const json_t *v, int64_t *out, struct err *e)
         *out = (int64_t)(seconds * 1000);
         return 0;
     }
-    return err_set(e, ERRC_INVALID,
-                   "expiresAt: must be a date such as 2030-01-31T12:00:00Z");
+    return err_set(e, ERRC_INVALID, "expiresAt: must be a date such as 2030-01-31T12:00:00Z");
 }
 
 int api_sandbox_renew(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
@@ -66,8 +65,7 @@ static int check_patch(const json_t *patch, struct err *e)
 
     if (json_object_size(patch) > API_MAP_MAX)
         return err_set(e, ERRC_INVALID, "body: has more than %d entries", API_MAP_MAX);
-    json_object_foreach((json_t *)patch, key, v)
-    {
+    json_object_foreach((json_t *)patch, key, v) {
         if (!json_is_string(v) && !json_is_null(v))
             return err_set(e, ERRC_INVALID, "%.80s: must be a string, or null to delete", key);
     }

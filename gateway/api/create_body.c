@@ -29,7 +29,10 @@ struct body {
     json_t *lifecycle;
 };
 
-#define F(n, k, f, fl, lo, hi, len) { n, k, offsetof(struct body, f), fl, lo, hi, len }
+#define F(n, k, f, fl, lo, hi, len)                                                                \
+    {                                                                                              \
+        n, k, offsetof(struct body, f), fl, lo, hi, len                                            \
+    }
 
 static const struct jx_field body_fields[] = {
     F("image", JX_OBJ, image, JX_NULLABLE, 0, 0, 0),
@@ -62,7 +65,8 @@ static const struct jx_field image_fields[] = {
 
 static const struct jx_field auth_fields[] = {
     { "username", JX_STR, offsetof(struct create_req, registry_user), JX_REQUIRED, 0, 0, 1024 },
-    { "password", JX_STR, offsetof(struct create_req, registry_password), JX_REQUIRED, 0, 0, 65536 },
+    { "password", JX_STR, offsetof(struct create_req, registry_password), JX_REQUIRED, 0, 0,
+      65536 },
 };
 
 static const struct jx_field platform_fields[] = {
@@ -135,8 +139,7 @@ static const char *one_of(const char *s, const char *const words[2])
     s += strspn(s, " \t\r\n");
     len = strcspn(s, " \t\r\n");
     for (i = 0; i < 2; i++)
-        if (strlen(words[i]) == len && strncasecmp(s, words[i], len) == 0 &&
-            blank(s + len))
+        if (strlen(words[i]) == len && strncasecmp(s, words[i], len) == 0 && blank(s + len))
             return words[i];
     return NULL;
 }
@@ -170,8 +173,7 @@ static int take_env(const struct body *b, struct create_req *out, struct err *e)
     json_t *v;
     void *next;
 
-    json_object_foreach_safe(b->env, next, key, v)
-    {
+    json_object_foreach_safe(b->env, next, key, v) {
         if (!*key || strchr(key, '='))
             return err_api(e, ERRC_INVALID, SB_INVALID,
                            "env: '%.80s' is not a variable name (empty, or holds '=')", key);
@@ -198,8 +200,7 @@ static int take_extensions(const struct body *b, struct create_req *out, struct 
     if (renew && num_parse_i64(renew, 300, 86400, &n) < 0)
         return err_api(e, ERRC_INVALID, SB_INVALID,
                        "extensions.access.renew.extend.seconds: must be 300 to 86400");
-    json_object_foreach_safe(b->extensions, next, key, v)
-    {
+    json_object_foreach_safe(b->extensions, next, key, v) {
         if (strncmp(key, kept, sizeof(kept) - 1) != 0)
             (void)json_object_del(b->extensions, key);
     }

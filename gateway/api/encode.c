@@ -30,17 +30,18 @@ static void add_map(json_t *to, const char *name, const char *text)
 
 json_t *api_sandbox_json(const struct sandbox *sb, bool with_image)
 {
-    json_t *v = json_pack("{s:s, s:o, s:o, s:o}", "id", sb->id, "status", status_json(sb),
-                          "createdAt", date(sb->created_ms), "entrypoint",
-                          json_loads(sb->entrypoint, 0, NULL));
+    json_t *v =
+        json_pack("{s:s, s:o, s:o, s:o}", "id", sb->id, "status", status_json(sb), "createdAt",
+                  date(sb->created_ms), "entrypoint", json_loads(sb->entrypoint, 0, NULL));
 
     if (!v)
         return NULL;
     if (with_image)
         (void)json_object_set_new(v, "image", json_pack("{s:s}", "uri", sb->image));
     if (sb->platform_os[0])
-        (void)json_object_set_new(v, "platform", json_pack("{s:s, s:s}", "os", sb->platform_os,
-                                                           "arch", sb->platform_arch));
+        (void)json_object_set_new(
+            v, "platform",
+            json_pack("{s:s, s:s}", "os", sb->platform_os, "arch", sb->platform_arch));
     if (sb->expires_ms)
         (void)json_object_set_new(v, "expiresAt", date(sb->expires_ms));
     add_map(v, "metadata", sb->metadata);

@@ -52,8 +52,7 @@ static const char *host_of(struct http_req *rq)
 
 /* The name under which the published ports are reached: the configured one, or what the client
  * itself used when that leads to where agents are published. */
-static int public_host(const struct api *api, struct http_req *rq, const char **out,
-                       struct err *e)
+static int public_host(const struct api *api, struct http_req *rq, const char **out, struct err *e)
 {
     const char *asked = host_of(rq);
 

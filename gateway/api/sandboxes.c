@@ -89,8 +89,7 @@ static int take_states(struct http_req *rq, char **out, struct err *e)
 
 /* One k=v of the metadata filter, decoded a second time: clients differ in how often they encode
  * (contract 4.3). */
-static int add_filter(struct http_req *rq, json_t *map, const char *part, size_t len,
-                      struct err *e)
+static int add_filter(struct http_req *rq, json_t *map, const char *part, size_t len, struct err *e)
 {
     const char *eq = memchr(part, '=', len);
     const char *k;
@@ -158,8 +157,8 @@ int api_sandbox_list(void *app, struct http_req *rq, struct http_resp *rs, struc
 
     AUTO_FREE char *states = q.states;
     AUTO_FREE char *metadata = q.metadata;
-    if (rc < 0 || lifecycle_list(api->lc, states, metadata, (q.page - 1) * q.size, q.size, &page,
-                                 e) < 0)
+    if (rc < 0 ||
+        lifecycle_list(api->lc, states, metadata, (q.page - 1) * q.size, q.size, &page, e) < 0)
         return -1;
     return api_reply(rs, 200, page_json(&page, &q), e);
 }

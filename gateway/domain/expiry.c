@@ -12,8 +12,8 @@
 enum {
     EXPIRY_BATCH = 32,
     EXPIRY_THREADS = 4,
-    EXPIRY_RETRY_MS = 1000,  /* after a failure, e.g. while the engine is away */
-    EXPIRY_LOOK_MS = 30000,  /* at the latest: an independent look at the clock and the index */
+    EXPIRY_RETRY_MS = 1000, /* after a failure, e.g. while the engine is away */
+    EXPIRY_LOOK_MS = 30000, /* at the latest: an independent look at the clock and the index */
 };
 
 struct expiry {

@@ -27,8 +27,9 @@ static int not_found(struct lifecycle *lc, const char *id, struct err *e)
     if (sandbox_store_ended(lc->db, id, &end, NULL) < 0)
         return err_api(e, ERRC_NOT_FOUND, code_not_found, "Sandbox %s not found.", id);
     clock_format_ms(end.ended_ms, when);
-    return err_api(e, ERRC_NOT_FOUND, code_not_found, "Sandbox %s not found: it ended at %s (%s: %s).",
-                   id, when, end.reason, end.message);
+    return err_api(e, ERRC_NOT_FOUND, code_not_found,
+                   "Sandbox %s not found: it ended at %s (%s: %s).", id, when, end.reason,
+                   end.message);
 }
 
 int lifecycle_get(struct lifecycle *lc, const char *id, struct sandbox *out, struct err *e)
@@ -121,16 +122,15 @@ static json_t *env_of(const struct create_req *rq)
     const char *key;
     json_t *v;
 
-    json_object_foreach((json_t *)rq->env, key, v)
-    {
+    json_object_foreach((json_t *)rq->env, key, v) {
         if (json_is_string(v)) /* null means: leave it out */
             (void)json_object_set(env, key, v);
     }
     return env;
 }
 
-static json_t *claim_of(const struct lifecycle *lc, const struct create_req *rq,
-                        const char *secret, const char *token)
+static json_t *claim_of(const struct lifecycle *lc, const struct create_req *rq, const char *secret,
+                        const char *token)
 {
     return json_pack("{s:s, s:s, s:s, s:O, s:o}", "secret", secret, "token", token, "lineEndings",
                      lc->line_endings, "entrypoint", rq->entrypoint, "env", env_of(rq));
@@ -161,8 +161,8 @@ static int fill_record(struct lifecycle *lc, const struct create_req *rq, struct
 }
 
 /* The outside steps: a held container, claimed. The record is Pending meanwhile. */
-static int bring_up(struct lifecycle *lc, const struct create_req *rq,
-                    const struct resources *res, struct sandbox *sb, struct err *e)
+static int bring_up(struct lifecycle *lc, const struct create_req *rq, const struct resources *res,
+                    struct sandbox *sb, struct err *e)
 {
     char secret[RAND_SECRET_TEXT];
     char hash[RAND_SECRET_TEXT];
@@ -271,14 +271,20 @@ struct freeze {
     const char *message;
 };
 
-static const struct freeze freeze_pause = {
-    SANDBOX_RUNNING, SANDBOX_PAUSED, runtime_pause, "DOCKER::SANDBOX_NOT_RUNNING",
-    "DOCKER::SANDBOX_PAUSE_FAILED", "CONTAINER_PAUSED", "Sandbox container is paused."
-};
-static const struct freeze freeze_resume = {
-    SANDBOX_PAUSED, SANDBOX_RUNNING, runtime_resume, "DOCKER::SANDBOX_NOT_PAUSED",
-    "DOCKER::SANDBOX_RESUME_FAILED", "CONTAINER_RUNNING", "Sandbox container is running."
-};
+static const struct freeze freeze_pause = { SANDBOX_RUNNING,
+                                            SANDBOX_PAUSED,
+                                            runtime_pause,
+                                            "DOCKER::SANDBOX_NOT_RUNNING",
+                                            "DOCKER::SANDBOX_PAUSE_FAILED",
+                                            "CONTAINER_PAUSED",
+                                            "Sandbox container is paused." };
+static const struct freeze freeze_resume = { SANDBOX_PAUSED,
+                                             SANDBOX_RUNNING,
+                                             runtime_resume,
+                                             "DOCKER::SANDBOX_NOT_PAUSED",
+                                             "DOCKER::SANDBOX_RESUME_FAILED",
+                                             "CONTAINER_RUNNING",
+                                             "Sandbox container is running." };
 
 static int change_freeze(struct lifecycle *lc, const char *id, const struct freeze *f,
                          struct err *e)
@@ -343,8 +349,7 @@ static int merge_metadata(const char *old, const json_t *patch, char **out, stru
     json_t *v;
     int rc = 0;
 
-    json_object_foreach((json_t *)patch, key, v)
-    {
+    json_object_foreach((json_t *)patch, key, v) {
         rc = json_is_null(v) ? (json_object_del(merged, key), 0) : json_object_set(merged, key, v);
         if (rc < 0)
             break;

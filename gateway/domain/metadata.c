@@ -76,8 +76,7 @@ int metadata_check(const json_t *metadata, struct err *e)
     const char *key;
     json_t *v;
 
-    json_object_foreach((json_t *)metadata, key, v)
-    {
+    json_object_foreach((json_t *)metadata, key, v) {
         if (metadata_check_entry(key, json_string_value(v), e) < 0)
             return -1;
     }

@@ -68,8 +68,8 @@ static void quarantine(struct reconcile *r, const char *id, int64_t now)
     if (sandbox_store_get(r->lc->db, id, &sb, &e) == 0 || e.code != ERRC_NOT_FOUND)
         return; /* a record came into being since the look, or the store cannot tell */
     if (!since) {
-        log_error("container without a record: frozen; it will be removed",
-                  LOG_S("id", id), LOG_N("after_s", r->cfg.quarantine_ms / 1000));
+        log_error("container without a record: frozen; it will be removed", LOG_S("id", id),
+                  LOG_N("after_s", r->cfg.quarantine_ms / 1000));
         (void)json_object_set_new(r->strays, id, json_integer(now));
         (void)runtime_pause(r->lc->rt, id, NULL);
         return;
@@ -77,8 +77,7 @@ static void quarantine(struct reconcile *r, const char *id, int64_t now)
     if (now - json_integer_value(since) < r->cfg.quarantine_ms)
         return;
     if (runtime_remove(r->lc->rt, id, &e) < 0) {
-        log_warn("container without a record not removed", LOG_S("id", id),
-                 LOG_S("error", e.msg));
+        log_warn("container without a record not removed", LOG_S("id", id), LOG_S("error", e.msg));
         return;
     }
     log_error("container without a record removed", LOG_S("id", id));
@@ -108,8 +107,7 @@ static int sweep(struct reconcile *r, const struct runtime_list *list, struct er
     for (state = 0; state < SANDBOX_STATE_MAX_ && rc == 0; state++)
         rc = sweep_state(r, (enum sandbox_state)state, containers, unclaimed, e);
     if (rc == 0) {
-        json_object_foreach_safe(unclaimed, next, id, v)
-        {
+        json_object_foreach_safe(unclaimed, next, id, v) {
             quarantine(r, id, r->lc->clock->wall_ms());
         }
     }
@@ -128,8 +126,8 @@ int reconcile_once(struct reconcile *r, struct err *e)
     rc = sweep(r, &list, e);
     runtime_list_free(&list);
     if (rc == 0)
-        rc = sandbox_store_forget_ended(r->lc->db,
-                                        r->lc->clock->wall_ms() - r->cfg.ended_keep_ms, e);
+        rc = sandbox_store_forget_ended(r->lc->db, r->lc->clock->wall_ms() - r->cfg.ended_keep_ms,
+                                        e);
     return rc;
 }
 

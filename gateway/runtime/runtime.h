@@ -30,8 +30,8 @@ struct runtime_spec {
 
 /* Where a started sandbox is reached. */
 struct runtime_place {
-    char address[RUNTIME_ADDR]; /* as the gateway dials it, no port */
-    uint16_t agent_port;        /* on address */
+    char address[RUNTIME_ADDR];      /* as the gateway dials it, no port */
+    uint16_t agent_port;             /* on address */
     char host_address[RUNTIME_ADDR]; /* "127.0.0.1": where the agent is published; "" when not */
     uint16_t host_port;
 };
@@ -116,22 +116,22 @@ void runtime_list_free(struct runtime_list *l);
 
 /* What a backend is told by the configuration. Strings are borrowed and outlive the runtime. */
 struct runtime_config {
-    const char *instance;  /* UUID of this gateway's database: labels and names */
-    const char *engine;    /* unix socket path of the engine */
-    int api_timeout_s;     /* deadline of one engine call; contract default 180 */
-    int pull_timeout_s;    /* deadline of one image pull */
-    const char *network_mode;  /* "bridge": our own network; "default-bridge"; else a name */
-    const char *publish_host;  /* address the agent's port is published on; default 127.0.0.1 */
+    const char *instance;     /* UUID of this gateway's database: labels and names */
+    const char *engine;       /* unix socket path of the engine */
+    int api_timeout_s;        /* deadline of one engine call; contract default 180 */
+    int pull_timeout_s;       /* deadline of one image pull */
+    const char *network_mode; /* "bridge": our own network; "default-bridge"; else a name */
+    const char *publish_host; /* address the agent's port is published on; default 127.0.0.1 */
     const char *const *drop_capabilities; /* NULL-terminated */
-    const char *apparmor_profile; /* NULL or "": engine default */
-    const char *seccomp_profile;  /* path of a JSON file; NULL or "": engine default */
-    const char *docker_runtime;   /* "runsc", ...; NULL: engine default */
+    const char *apparmor_profile;         /* NULL or "": engine default */
+    const char *seccomp_profile;          /* path of a JSON file; NULL or "": engine default */
+    const char *docker_runtime;           /* "runsc", ...; NULL: engine default */
     bool no_new_privileges;
     bool read_only_root;
-    bool keep_host_open;       /* true: no nft rules are set (tests; a firewall of the operator) */
-    int pids_limit;            /* 0: none */
-    const char *agent_dir;     /* directory with a development agent; NULL: the embedded one */
-    const void *agent;         /* the embedded execd */
+    bool keep_host_open;   /* true: no nft rules are set (tests; a firewall of the operator) */
+    int pids_limit;        /* 0: none */
+    const char *agent_dir; /* directory with a development agent; NULL: the embedded one */
+    const void *agent;     /* the embedded execd */
     size_t agent_len;
     bool (*crash)(const char *step); /* test hook called at each step; NULL: none */
 };

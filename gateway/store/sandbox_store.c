@@ -138,8 +138,8 @@ static int insert_fn(struct db_conn *c, void *arg, struct err *e)
         [COL_HOST_ADDRESS] = sb->place.host_address,
     };
     const int64_t nums[COL_MAX_] = {
-        [COL_TRANSITION] = sb->transition_ms,     [COL_CREATED] = sb->created_ms,
-        [COL_EXPIRES] = sb->expires_ms,           [COL_AGENT_PORT] = sb->place.agent_port,
+        [COL_TRANSITION] = sb->transition_ms,  [COL_CREATED] = sb->created_ms,
+        [COL_EXPIRES] = sb->expires_ms,        [COL_AGENT_PORT] = sb->place.agent_port,
         [COL_HOST_PORT] = sb->place.host_port,
     };
     AUTO_STMT sqlite3_stmt *st = db_stmt(c, sql, e);
@@ -387,16 +387,14 @@ int sandbox_store_forget_ended(struct db *db, int64_t before_ms, struct err *e)
     " (SELECT 1 FROM json_each(sandboxes.metadata) m"                                              \
     "  WHERE m.key = f.key AND m.value = f.value)))"
 
-static int bind_filters(struct db_conn *c, sqlite3_stmt *st, const struct call *call,
-                        struct err *e)
+static int bind_filters(struct db_conn *c, sqlite3_stmt *st, const struct call *call, struct err *e)
 {
     if (call->text && bind_text(c, st, 1, call->text, e) < 0)
         return -1;
     return call->text2 ? bind_text(c, st, 2, call->text2, e) : 0;
 }
 
-static int count_matches(struct db_conn *c, const struct call *call, int64_t *total,
-                         struct err *e)
+static int count_matches(struct db_conn *c, const struct call *call, int64_t *total, struct err *e)
 {
     static const char sql[] = "SELECT count(*)" MATCHES;
     AUTO_STMT sqlite3_stmt *st = db_stmt(c, sql, e);
@@ -411,8 +409,8 @@ static int count_matches(struct db_conn *c, const struct call *call, int64_t *to
 
 static int list_fn(struct db_conn *c, void *arg, struct err *e)
 {
-    static const char sql[] = "SELECT " COLUMNS MATCHES
-                              " ORDER BY created_ms DESC, seq DESC LIMIT ?3 OFFSET ?4";
+    static const char sql[] =
+        "SELECT " COLUMNS MATCHES " ORDER BY created_ms DESC, seq DESC LIMIT ?3 OFFSET ?4";
     struct call *call = arg;
     struct sandbox_page *p = call->page;
     AUTO_STMT sqlite3_stmt *st = db_stmt(c, sql, e);

@@ -314,7 +314,7 @@ static void list_containers(struct fake_docker *f, struct ask *a)
 
     for (i = 0; i < f->n_containers; i++) {
         const struct thing *c = &f->containers[i];
-        char slash[200];
+        char slash[340];
         char text[64];
 
         (void)snprintf(slash, sizeof(slash), "/%s", c->name);

@@ -77,10 +77,9 @@ static int fake_start_held(struct runtime *rt, const struct runtime_spec *spec,
     if (enter(fake(rt), "start_held", e) < 0)
         return -1;
     put(fake(rt), spec->id, RUNTIME_RUNNING, 0);
-    *place = (struct runtime_place){ .address = "192.0.2.1",
-                                     .agent_port = 44772,
-                                     .host_address = "127.0.0.1",
-                                     .host_port = 40001 };
+    *place = (struct runtime_place){
+        .address = "192.0.2.1", .agent_port = 44772, .host_address = "127.0.0.1", .host_port = 40001
+    };
     return 0;
 }
 
@@ -168,8 +167,7 @@ static int fake_list(struct runtime *rt, struct runtime_list *out, struct err *e
     l.items = calloc(json_object_size(fake(rt)->sandboxes) + 1, sizeof(*l.items));
     if (!l.items)
         return err_nomem(e);
-    json_object_foreach(fake(rt)->sandboxes, id, v)
-    {
+    json_object_foreach(fake(rt)->sandboxes, id, v) {
         fill(id, v, &l.items[l.len++]);
     }
     *out = l;

@@ -36,8 +36,9 @@ MAY = {
     "gateway/runtime/docker": {"common/base", "common/json", "common/proc", "common/agent", "gateway/runtime"} | RECORD,
     "execd": ALL_COMMON | {"execd/api", "execd/exec", "execd/fs", "execd/code"},
     "execd/api": ALL_COMMON | {"execd", "execd/exec", "execd/fs", "execd/code"},
-    "execd/exec": ALL_COMMON - {"common/http"},
-    "execd/fs": ALL_COMMON - {"common/http"},
+    # the work writes its output to the HTTP layer's streams; accounts (passwd, group) are files
+    "execd/exec": ALL_COMMON | {"execd/fs"},
+    "execd/fs": ALL_COMMON,
     "execd/code": ALL_COMMON | {"execd/exec"},
     "execd/jail": {"common/base"},
     "egress": ALL_COMMON,

@@ -61,12 +61,13 @@ static void reads_upstream_keys(void **state)
 {
     struct world *w = *state;
 
-    assert_int_equal(load(w, "[server]\nhost = \"0.0.0.0\"\nport = 9000\napi_key = \"k\"\n"
-                             "[runtime]\ntype = \"docker\"\nexecd_image = \"opensandbox/execd:v1\"\n"
-                             "[docker]\nnetwork_mode = \"bridge\"\ndrop_capabilities = [\"MKNOD\"]\n"
-                             "pids_limit = 77\nno_new_privileges = false\n"
-                             "[docker.sandbox_env]\nANY_NAME = \"x\"\n"
-                             "[store]\npath = \"/x/y.db\"\n"),
+    assert_int_equal(load(w,
+                          "[server]\nhost = \"0.0.0.0\"\nport = 9000\napi_key = \"k\"\n"
+                          "[runtime]\ntype = \"docker\"\nexecd_image = \"opensandbox/execd:v1\"\n"
+                          "[docker]\nnetwork_mode = \"bridge\"\ndrop_capabilities = [\"MKNOD\"]\n"
+                          "pids_limit = 77\nno_new_privileges = false\n"
+                          "[docker.sandbox_env]\nANY_NAME = \"x\"\n"
+                          "[store]\npath = \"/x/y.db\"\n"),
                      0);
     assert_string_equal(w->cfg.host, "0.0.0.0");
     assert_int_equal(w->cfg.port, 9000);

@@ -27,8 +27,7 @@ static struct owner {
     sem_t closed;
     atomic_int drains;
     atomic_int closes;
-    bool write_on_drain;
-    bool refuse;
+    atomic_bool write_on_drain;
     int last; /* result of the last call */
     int refused_at;
 } at;
@@ -37,7 +36,7 @@ static void on_drain(void *owner)
 {
     struct owner *o = owner;
 
-    if (o->write_on_drain)
+    if (atomic_load(&o->write_on_drain))
         (void)http_stream_write(o->st, "drained;", 8);
     atomic_fetch_add(&o->drains, 1);
     sem_post(&o->drained);
@@ -182,9 +181,13 @@ static void write_text(const char *text)
     http_env_call(&env, do_write, (void *)text);
 }
 
+/* With a small receive buffer: the sockets of a client that does not read fill up soon. */
 static void open_one(struct client *c, const char *first)
 {
+    int small = 4096;
+
     client_open(c, &env);
+    (void)setsockopt(c->fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
     client_request(c, first, "", NULL);
     http_env_wait(&at.opened);
 }
@@ -376,7 +379,7 @@ static void slow_client_is_held_back(void **state)
             break;
     }
     assert_true(total > 0);
-    at.write_on_drain = true;
+    atomic_store(&at.write_on_drain, true);
     http_env_call(&env, do_end, NULL);
     client_reply(&c, false, &r);
     assert_true(r.clean);
@@ -437,7 +440,7 @@ static void drain_comes_after_a_refusal(void **state)
     (void)state;
     memset(text, '.', STREAM_MAX);
     text[STREAM_MAX] = '\0';
-    at.write_on_drain = true;
+    atomic_store(&at.write_on_drain, true);
     open_one(&c, "GET /stream");
     TEST_UNTIL(at.last < 0, write_text(text)); /* the sockets' buffers are full, then ours */
     assert_int_equal(atomic_load(&at.drains), 0);

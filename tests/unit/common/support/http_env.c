@@ -212,7 +212,7 @@ static void take(struct client *c, size_t len)
 }
 
 /* Length of what ends with the mark, waiting for it; 0 at the end of the connection. */
-static size_t upto(struct client *c, const char *mark)
+static size_t read_to(struct client *c, const char *mark)
 {
     size_t n = strlen(mark);
     char *at = NULL;
@@ -249,7 +249,7 @@ static bool chunked(struct client *c, struct reply *r)
     size_t line;
 
     for (;;) {
-        line = upto(c, "\r\n");
+        line = read_to(c, "\r\n");
         if (!line)
             return false;
         len = hex(c->in);
@@ -293,7 +293,7 @@ static bool read_body(struct client *c, struct reply *r)
 
 void client_reply(struct client *c, bool head_only, struct reply *r)
 {
-    size_t len = upto(c, "\r\n\r\n");
+    size_t len = read_to(c, "\r\n\r\n");
     int64_t status = 0;
     char digits[4] = "";
 

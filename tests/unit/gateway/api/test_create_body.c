@@ -32,7 +32,8 @@ static void takes_what_the_sdks_send(void **state)
         "{" IMG "," ENTRY ",\"resourceLimits\":null,\"timeout\":null,\"networkPolicy\":null}",
         /* lax numbers (contract 1.3), unknown fields */
         "{" IMG "," ENTRY ",\"timeout\":\"120\",\"secureAccess\":\"false\",\"later\":1}",
-        "{" IMG "," ENTRY ",\"timeout\":120.0,\"platform\":{\"os\":\" Linux \",\"arch\":\"AMD64\"}}",
+        "{" IMG "," ENTRY
+        ",\"timeout\":120.0,\"platform\":{\"os\":\" Linux \",\"arch\":\"AMD64\"}}",
     };
     struct create_req rq;
     struct err e;

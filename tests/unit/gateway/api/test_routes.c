@@ -73,8 +73,7 @@ static const struct operation *find_op(const struct spec *s, const struct http_r
     size_t i;
 
     for (i = 0; i < s->len; i++)
-        if (strcasecmp(s->ops[i].method, r->method) == 0 &&
-            strcmp(s->ops[i].path, r->pattern) == 0)
+        if (strcasecmp(s->ops[i].method, r->method) == 0 && strcmp(s->ops[i].path, r->pattern) == 0)
             return &s->ops[i];
     return NULL;
 }

@@ -24,13 +24,26 @@ static void memory_units(void **state)
         const char *text;
         int64_t bytes; /* 0: refused */
     } rows[] = {
-        { "512Mi", 536870912 },   { "512M", 512000000 },   { "2Gi", 2147483648 },
-        { "2g", 2000000000 },     { "1.5Gi", 1610612736 }, { " 64mb ", 64000000 },
-        { "6291456", 6291456 },   { "6291455", 0 },        { "1Ti", 1099511627776 },
-        { "-1Gi", 0 },            { "inf", 0 },            { "1Q", 0 },
-        { "512MiB", 0 },          { "", 0 },               { "0", 0 },
-        { "Gi", 0 },              { "1 2Gi", 0 },          { "1e3Mi", 0 },
-        { "99999999999Ti", 0 },   { "1..5Gi", 0 },
+        { "512Mi", 536870912 },
+        { "512M", 512000000 },
+        { "2Gi", 2147483648 },
+        { "2g", 2000000000 },
+        { "1.5Gi", 1610612736 },
+        { " 64mb ", 64000000 },
+        { "6291456", 6291456 },
+        { "6291455", 0 },
+        { "1Ti", 1099511627776 },
+        { "-1Gi", 0 },
+        { "inf", 0 },
+        { "1Q", 0 },
+        { "512MiB", 0 },
+        { "", 0 },
+        { "0", 0 },
+        { "Gi", 0 },
+        { "1 2Gi", 0 },
+        { "1e3Mi", 0 },
+        { "99999999999Ti", 0 },
+        { "1..5Gi", 0 },
     };
     size_t i;
 
@@ -41,8 +54,7 @@ static void memory_units(void **state)
         int rc = parse("memory", rows[i].text, &r, &e);
 
         if ((rc == 0) != (rows[i].bytes != 0) || r.memory_bytes != rows[i].bytes)
-            fail_msg("memory '%s': rc %d, %lld bytes", rows[i].text, rc,
-                     (long long)r.memory_bytes);
+            fail_msg("memory '%s': rc %d, %lld bytes", rows[i].text, rc, (long long)r.memory_bytes);
         if (rc < 0) {
             assert_string_equal(e.api_code, "SANDBOX::INVALID_PARAMETER");
             assert_contains(e.msg, "resourceLimits.memory");
@@ -56,9 +68,18 @@ static void cpu_quantities(void **state)
         const char *text;
         int64_t nano;
     } rows[] = {
-        { "500m", 500000000 }, { "0.5", 500000000 }, { "2", 2000000000 }, { "1e1", 10000000000 },
-        { "NaN", 0 },          { "0", 0 },           { "-1", 0 },         { "0.0000000001", 0 },
-        { "", 0 },             { "m", 0 },           { "1e300", 0 },      { "1 ", 0 },
+        { "500m", 500000000 },
+        { "0.5", 500000000 },
+        { "2", 2000000000 },
+        { "1e1", 10000000000 },
+        { "NaN", 0 },
+        { "0", 0 },
+        { "-1", 0 },
+        { "0.0000000001", 0 },
+        { "", 0 },
+        { "m", 0 },
+        { "1e300", 0 },
+        { "1 ", 0 },
     };
     size_t i;
 

@@ -315,8 +315,11 @@ static void sweep_follows_what_happened_outside(void **state)
 static void sweep_undoes_a_create_of_an_earlier_process_only(void **state)
 {
     struct world *w = *state;
-    struct sandbox sb = { .state = SANDBOX_PENDING, .image = (char *)"i", .entrypoint = (char *)"[]",
-                          .metadata = (char *)"{}", .extensions = (char *)"{}" };
+    struct sandbox sb = { .state = SANDBOX_PENDING,
+                          .image = (char *)"i",
+                          .entrypoint = (char *)"[]",
+                          .metadata = (char *)"{}",
+                          .extensions = (char *)"{}" };
     struct err e;
 
     (void)snprintf(sb.id, sizeof(sb.id), "left-over");

@@ -275,10 +275,14 @@ static void an_end_is_remembered_and_forgotten(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(reopens_with_what_was_written),   T(a_transition_is_compare_and_set),
-        T(due_is_at_or_before_now),         T(the_instance_never_changes),
-        T(a_second_owner_is_refused),       T(concurrent_writers_lose_nothing),
-        T(survives_kill_9),                 T(a_newer_database_is_refused),
+        T(reopens_with_what_was_written),
+        T(a_transition_is_compare_and_set),
+        T(due_is_at_or_before_now),
+        T(the_instance_never_changes),
+        T(a_second_owner_is_refused),
+        T(concurrent_writers_lose_nothing),
+        T(survives_kill_9),
+        T(a_newer_database_is_refused),
         T(an_end_is_remembered_and_forgotten),
     };
 
