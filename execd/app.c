@@ -182,7 +182,7 @@ static int start_classic(struct app *app, struct err *e)
         return 0;
     while (app->opt.entrypoint[n])
         n++;
-    return app_start_entrypoint(app, (const char *const *)app->opt.entrypoint, n, e);
+    return app_start_entrypoint(app, app->opt.entrypoint, n, e);
 }
 
 struct app *app_new(const struct options *opt, char *const *environ, struct err *e)

@@ -26,8 +26,9 @@ int main(int argc, char **argv)
     struct app *app;
     int status;
 
+    (void)argc;
     tune_memory();
-    if (options_parse(argc, argv, &opt, &e) < 0) {
+    if (options_parse((const char *const *)argv, &opt, &e) < 0) {
         log_error("bad arguments", LOG_S("error", e.msg));
         return EXIT_USAGE;
     }

@@ -133,14 +133,14 @@ static int check(const struct options *out, struct err *e)
     return 0;
 }
 
-int options_parse(int argc, char **argv, struct options *out, struct err *e)
+int options_parse(const char *const *argv, struct options *out, struct err *e)
 {
     const char *value;
     size_t at = 0;
     int i;
 
     *out = (struct options){ .id = "", .port = AGENT_PORT, .level = LOG_OFF };
-    for (i = 1; i < argc; i++) {
+    for (i = 1; argv[i]; i++) {
         if (strcmp(argv[i], "--") == 0) {
             out->entrypoint = argv[i + 1] ? &argv[i + 1] : NULL;
             break;
@@ -153,7 +153,9 @@ int options_parse(int argc, char **argv, struct options *out, struct err *e)
             set_bare(flags[at].flag, value, out);
             continue;
         }
-        if (!value && !(value = argv[++i]))
+        if (!value)
+            value = argv[++i];
+        if (!value)
             return err_set(e, ERRC_INVALID, "--%s needs a value", flags[at].name);
         if (set_value(flags[at].flag, value, out, e) < 0)
             return -1;

@@ -17,11 +17,11 @@ struct options {
     const char *claim_sha256; /* 64 hex digits; held mode only */
     uint16_t port;            /* 0: a free one, named in the log */
     const char *access_token; /* NULL: not given here */
-    char *const *entrypoint;  /* what follows "--" after --init; NULL: none */
+    const char *const *entrypoint; /* what follows "--" after --init; NULL: none */
     enum log_level level;
 };
 
 extern const char options_usage[];
 
-/* Strings point into argv. -1: err says what is wrong. */
-int options_parse(int argc, char **argv, struct options *out, struct err *e);
+/* argv is NULL-terminated and begins with the program. Strings point into it. -1: err says what is wrong. */
+int options_parse(const char *const *argv, struct options *out, struct err *e);

@@ -42,9 +42,12 @@ fuzz_targets := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c)
 ifeq ($(BUILD),fuzz)
 # What a target needs beyond common/.
 fuzz_extra_units := $(OBJ)/execd/exec/units.o
-fuzz_extra_envfile := $(OBJ)/execd/exec/envfile.o
+fuzz_extra_envfile := $(addprefix $(OBJ)/execd/exec/,envfile.o env.o expand.o)
+fuzz_extra_range := $(OBJ)/execd/fs/range.o
 fuzz_extra_frames := $(OBJ)/gateway/runtime/docker/frames.o
-fuzz_extra_pull := $(OBJ)/gateway/runtime/docker/pull.o
+fuzz_extra_progress := $(OBJ)/gateway/runtime/docker/progress.o
+fuzz_extra_tar := $(OBJ)/gateway/runtime/docker/tar.o
+fuzz_extra_resources := $(OBJ)/gateway/domain/resources.o $(OBJ)/gateway/domain/metadata.o
 
 fuzz_bin := $(fuzz_targets:%=build/fuzz/fuzz_%)
 

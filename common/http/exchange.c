@@ -157,6 +157,7 @@ static int decide(struct exchange *x)
     if (check_length(x) < 0)
         return -1;
     x->body = BUF_INIT(x->rq.route->max_body);
+    x->stage = BUF_INIT(2 * HTTP_STAGE);
     return x->rq.route->sink && !blocking(x) ? open_sink(x) : 0;
 }
 
@@ -205,6 +206,7 @@ static void job_done(void *arg)
 {
     struct exchange *x = arg;
 
+    x->sinking = false;
     server_resume(x->server, x->conn);
 }
 
@@ -217,27 +219,35 @@ static void run_handler(struct exchange *x)
     }
 }
 
+static void sink_write(struct exchange *x, const char *data, size_t len)
+{
+    if (open_sink(x) < 0 || x->rq.route->sink->write(x->rq.sink, data, len, &x->err) < 0)
+        x->answered = x->failed = true;
+}
+
+/* What was collected for the pool. */
+static void sink_stage(struct exchange *x)
+{
+    if (x->stage.len && !x->answered)
+        sink_write(x, x->stage.data, x->stage.len);
+    buf_clear(&x->stage);
+}
+
 static void handler_job(void *arg)
 {
     struct exchange *x = arg;
 
-    run_handler(x);
+    sink_stage(x);
+    if (!x->failed)
+        run_handler(x);
     loop_post(x->server->loop, &x->done);
-}
-
-static void sink_write(struct exchange *x)
-{
-    if (open_sink(x) < 0 ||
-        x->rq.route->sink->write(x->rq.sink, x->chunk, x->chunk_len, &x->err) < 0)
-        x->answered = x->failed = true;
-    x->chunk_done = x->chunk_len;
 }
 
 static void sink_job(void *arg)
 {
     struct exchange *x = arg;
 
-    sink_write(x);
+    sink_stage(x);
     loop_post(x->server->loop, &x->done);
 }
 
@@ -310,23 +320,26 @@ static enum MHD_Result swallow(struct exchange *x, size_t *len)
 
 static enum MHD_Result take_sink(struct exchange *x, const char *data, size_t *len)
 {
-    if (x->chunk_done) { /* a job wrote the first bytes of what is offered again */
-        *len -= x->chunk_done;
-        x->chunk_done = 0;
+    if (!blocking(x)) {
+        sink_write(x, data, *len);
+        *len = 0;
         return MHD_YES;
     }
-    x->chunk = data;
-    x->chunk_len = *len;
-    if (blocking(x))
-        return offload(x, sink_job) ? MHD_YES : swallow(x, len);
-    sink_write(x);
-    x->chunk_done = 0;
+    if (buf_append(&x->stage, data, *len) < 0) {
+        x->answered = x->failed = true;
+        (void)err_nomem(&x->err);
+        return swallow(x, len);
+    }
     *len = 0;
+    if (x->stage.len >= HTTP_STAGE)
+        x->sinking = offload(x, sink_job); /* when refused: answered is set, the rest is dropped */
     return MHD_YES;
 }
 
 static enum MHD_Result take_body(struct exchange *x, const char *data, size_t *len)
 {
+    if (x->sinking) /* offered all the same, with the next chunk of a chunked body: later */
+        return MHD_YES;
     if (x->answered)
         return swallow(x, len);
     if (x->rq.route->sink)
@@ -421,6 +434,7 @@ void exchange_end(void *server, struct MHD_Connection *conn, void **con_cls,
         (void)close(x->rs.file_fd);
     free(x->rs.body);
     buf_free(&x->body);
+    buf_free(&x->stage);
     arena_free(&x->rq.arena);
     free(x);
 }

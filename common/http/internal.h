@@ -57,9 +57,8 @@ struct exchange {
     struct buf body;
     size_t swallowed;      /* body bytes discarded after a failure */
     struct loop_call done; /* posted by the job */
-    const char *chunk;     /* body bytes a sink job works on: MHD's buffer, stable meanwhile */
-    size_t chunk_len;
-    size_t chunk_done;
+    struct buf stage; /* body bytes for a sink in the pool: libmicrohttpd moves its own about */
+    bool sinking;     /* a job works on stage */
     struct sockaddr_storage peer;
     char request_id[HTTP_REQUEST_ID_MAX + 1];
     char method[16];
@@ -68,7 +67,7 @@ struct exchange {
 };
 
 /* Memory one connection may use for its head, bytes: a larger head is answered 431. */
-enum { HTTP_CONN_MEMORY = 32 * 1024, HTTP_SWALLOW_MAX = 8 << 20 };
+enum { HTTP_CONN_MEMORY = 32 * 1024, HTTP_SWALLOW_MAX = 8 << 20, HTTP_STAGE = 64 * 1024 };
 
 /* exchange.c: libmicrohttpd's callbacks */
 void *exchange_begin(void *server, const char *target, struct MHD_Connection *conn);

@@ -56,7 +56,7 @@ static size_t keep_encoded(void *cls, struct MHD_Connection *conn, char *s)
     return strlen(s);
 }
 
-static void on_mhd_log(void *cls, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static void on_mhd_log(void *cls, const char *fmt, va_list ap)
 {
     char text[256];
 

@@ -21,6 +21,10 @@ const struct http_route api_routes[] = {
     { "DELETE", "/command", command_delete, 0, 0, NULL },
     { "GET", "/command/status/{id}", command_status, 0, 0, NULL },
     { "GET", "/command/{id}/logs", command_logs, 0, 0, NULL },
+    { "GET", "/files/info", files_info, HTTP_BLOCKING, 0, NULL },
+    { "DELETE", "/files", files_delete, HTTP_BLOCKING, 0, NULL },
+    { "GET", "/files/download", files_download, HTTP_BLOCKING, 0, NULL },
+    { "POST", "/files/upload", upload_post, HTTP_BLOCKING, 0, &upload_sink },
 };
 const size_t api_n_routes = ARRAY_LEN(api_routes);
 

@@ -18,3 +18,10 @@ int command_post(void *app, struct http_req *rq, struct http_resp *rs, struct er
 int command_delete(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int command_status(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int command_logs(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+
+int files_info(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int files_delete(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int files_download(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+
+extern const struct http_sink upload_sink;
+int upload_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);

@@ -174,7 +174,7 @@ static int more(struct client *c)
 {
     ssize_t n;
 
-    if (c->in_len)
+    if (c->in_len && c->in != c->mem)
         memmove(c->mem, c->in, c->in_len);
     if (c->cap - c->in_len < 65536) {
         c->cap = c->cap ? 2 * c->cap : 131072;
@@ -225,8 +225,11 @@ static size_t read_to(struct client *c, const char *mark)
 
 static void add_body(struct client *c, struct reply *r, size_t len)
 {
-    r->body = realloc(r->body, r->body_len + len + 1);
-    assert_non_null(r->body);
+    if (r->body_len + len + 1 > r->body_cap) {
+        r->body_cap = 2 * (r->body_len + len + 1);
+        r->body = realloc(r->body, r->body_cap);
+        assert_non_null(r->body);
+    }
     if (len)
         memcpy(r->body + r->body_len, c->in, len);
     r->body_len += len;

@@ -44,6 +44,7 @@ struct reply {
     char *head;
     char *body;
     size_t body_len;
+    size_t body_cap;
     bool clean; /* the body ended as its framing says */
 };
 

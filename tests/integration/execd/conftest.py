@@ -1,0 +1,70 @@
+"""The agent as a local process, without a container engine.
+
+EXECD names the binary (default: build/execd, else build/debug/execd). Nothing here sleeps: tests wait for
+events, for the end of processes or on pipes, always with a deadline.
+"""
+
+import json
+import os
+import pathlib
+import select
+import subprocess
+
+import pytest
+
+from agentlib import Agent
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+DEADLINE = 20
+
+
+def binary():
+    named = os.environ.get("EXECD")
+    candidates = [named] if named else [ROOT / "build/execd", ROOT / "build/debug/execd"]
+    for path in candidates:
+        if pathlib.Path(path).is_file():
+            return str(path)
+    pytest.fail("no agent binary: build one with `make build/execd`, or set EXECD")
+
+
+def read_port(proc):
+    """The port from the agent's log; its stderr stays open for the test."""
+    while True:
+        ready, _, _ = select.select([proc.stderr], [], [], DEADLINE)
+        line = proc.stderr.readline() if ready else b""
+        assert line, "the agent did not say where it listens"
+        entry = json.loads(line)
+        if entry["msg"] == "listening":
+            return entry["port"]
+
+
+@pytest.fixture
+def start_agent(tmp_path):
+    """start_agent(*args, env={...}, cwd=...) -> Agent"""
+    agents = []
+
+    def start(*args, env=None, cwd=None):
+        full = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "EXECD_ENVS": str(tmp_path / "env" / ".env")}
+        full.update({k: v for k, v in os.environ.items() if k.endswith("SAN_OPTIONS")})
+        full.update(env or {})
+        proc = subprocess.Popen(
+            [binary(), "--port=0", "--log-level=6", *args],
+            env=full,
+            cwd=cwd or tmp_path,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        agent = Agent(proc, 0)
+        agents.append(agent)
+        agent.port = read_port(proc)
+        return agent
+
+    yield start
+    for agent in agents:
+        agent.stop()
+
+
+@pytest.fixture
+def agent(start_agent):
+    return start_agent()
