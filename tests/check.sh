@@ -12,7 +12,7 @@ readonly LOGS=build/check
 MAKE=${MAKE:-make}
 summary="" passed=0 failed=0 skipped=0
 
-stage_style() { "$MAKE" --no-print-directory fmt-check lint; }
+stage_style() { "$MAKE" --no-print-directory -k fmt-check lint; }
 stage_build() { "$MAKE" --no-print-directory -j2 all; }
 stage_unit-asan() { "$MAKE" --no-print-directory -j2 BUILD=asan unit; }
 stage_unit-tsan() { "$MAKE" --no-print-directory -j2 BUILD=tsan unit; }

@@ -18,8 +18,9 @@ main() {
 #!/bin/sh
 # Links the agent. LIBDIR holds your libmicrohttpd.a, built with ./configure --disable-https --disable-shared.
 set -eu
+libdir=\$(cd "\${1:?usage: relink.sh LIBDIR}" && pwd)
 cd "\$(dirname "\$0")"
-$link objects/*.o -o execd -L"\${1:?usage: relink.sh LIBDIR}" $libs
+$link objects/*.o -o execd -L"\$libdir" $libs
 echo "made \$PWD/execd"
 SCRIPT
     chmod +x "$dir/relink.sh"

@@ -25,7 +25,7 @@ struct multipart {
     size_t matched; /* bytes of delim seen at the end of what was pushed */
     size_t delim_len;
     char delim[MULTIPART_BOUNDARY_MAX + 5]; /* "\r\n--" and the boundary */
-    struct buf head; /* of the part under way, or what follows a boundary */
+    struct buf head;                        /* of the part under way, or what follows a boundary */
 };
 
 /* ---- header fields ---- */
@@ -115,8 +115,8 @@ static int begin_part(struct multipart *m, struct err *e)
         int named = parameter(disposition, "name", value, MULTIPART_HEADERS_MAX);
 
         if (named < 0 || (named && strlen(value) >= MULTIPART_NAME_MAX))
-            return err_set(e, ERRC_INVALID,
-                           "multipart: the name of part %zu is broken or too long", m->parts);
+            return err_set(e, ERRC_INVALID, "multipart: the name of part %zu is broken or too long",
+                           m->parts);
         part.name = named ? value : "";
         if (parameter(disposition, "filename", filename, MULTIPART_HEADERS_MAX) == 1)
             part.filename = filename;
@@ -235,8 +235,10 @@ static int take_header(struct multipart *m, char c, struct err *e)
     struct buf *b = &m->head;
 
     if (!c || buf_append(b, &c, 1) < 0)
-        return err_set(e, ERRC_INVALID, "multipart: the headers of part %zu are broken or larger "
-                       "than %d bytes", m->parts, MULTIPART_HEADERS_MAX);
+        return err_set(e, ERRC_INVALID,
+                       "multipart: the headers of part %zu are broken or larger "
+                       "than %d bytes",
+                       m->parts, MULTIPART_HEADERS_MAX);
     if (c != '\n' || b->len < 2 || b->data[b->len - 2] != '\r')
         return 0;
     if (b->len > 2 && (b->len < 4 || memcmp(b->data + b->len - 4, "\r\n\r\n", 4) != 0))

@@ -234,6 +234,7 @@ static int send_lines(struct app *app, struct http_resp *rs, const char *path, i
 {
     struct slice s;
     struct stat st;
+    uint64_t len;
     AUTO_FD int fd = open_regular(path, &st, e);
 
     if (fd < 0 || slice_find(fd, (uint64_t)offset, (uint64_t)limit, &s, e) < 0)
@@ -243,9 +244,9 @@ static int send_lines(struct app *app, struct http_resp *rs, const char *path, i
 
         if (temp < 0)
             return err_set(e, ERRC_INTERNAL, "no temporary file can be made");
-        if (slice_copy(fd, &s, temp, &s.len, e) < 0)
+        if (slice_copy(fd, &s, temp, &len, e) < 0)
             return -1;
-        s.off = 0;
+        s = (struct slice){ .len = len };
         (void)close(fd);
         fd = TAKE_FD(temp);
     }

@@ -16,7 +16,7 @@ class Stream:
     def __init__(self, conn, resp):
         self.conn = conn
         self.resp = resp
-        self.raw = b""
+        self.raw = bytearray()
         self.pos = 0
 
     def next(self):
@@ -86,7 +86,7 @@ class Agent:
     def connect(self):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
 
-    def request(self, method, path, body=None, headers=None, **query):
+    def request(self, method, path, /, body=None, headers=None, **query):
         conn = self.connect()
         try:
             if query:
@@ -131,6 +131,13 @@ class Agent:
     def rss_kib(self):
         with open(f"/proc/{self.proc.pid}/status") as f:
             return next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))
+
+    @property
+    def sanitized(self):
+        """Built with a sanitizer: its memory says nothing."""
+        with open(f"/proc/{self.proc.pid}/maps") as f:
+            maps = f.read()
+        return "libasan" in maps or "libtsan" in maps
 
     def wait(self):
         return self.proc.wait(DEADLINE)

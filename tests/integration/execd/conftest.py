@@ -23,7 +23,7 @@ def binary():
     candidates = [named] if named else [ROOT / "build/execd", ROOT / "build/debug/execd"]
     for path in candidates:
         if pathlib.Path(path).is_file():
-            return str(path)
+            return str(pathlib.Path(path).resolve())
     pytest.fail("no agent binary: build one with `make build/execd`, or set EXECD")
 
 
@@ -54,6 +54,7 @@ def start_agent(tmp_path):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            bufsize=0,
         )
         agent = Agent(proc, 0)
         agents.append(agent)

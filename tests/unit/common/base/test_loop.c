@@ -475,7 +475,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(post_may_free_its_node, set_up, tear_down),
         cmocka_unit_test_setup_teardown(post_from_a_post_runs_in_the_next_round, set_up, tear_down),
         cmocka_unit_test_setup_teardown(hook_runs_before_every_wait, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(hook_added_by_a_hook_runs_before_the_wait, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(hook_added_by_a_hook_runs_before_the_wait, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(stop_from_another_thread, set_up, tear_down),
     };
 

@@ -460,9 +460,12 @@ static void sink_is_not_opened_without_authorization(void **state)
     gives("POST /private-sink", "X-Key: 1\r\n", "abc", 200, "3 ");
 }
 
+/* Enough for a sink in the pool to be opened, not all that was announced. */
 static void sink_is_closed_when_the_client_leaves(void **state)
 {
     static const char *const paths[] = { "/sink", "/slow-sink" };
+    unsigned long sum;
+    char *body = numbered(200000, &sum);
     size_t i;
 
     (void)state;
@@ -471,15 +474,58 @@ static void sink_is_closed_when_the_client_leaves(void **state)
         char head[128];
 
         (void)snprintf(head, sizeof(head),
-                       "POST %s HTTP/1.1\r\nHost: t\r\nContent-Length: 100000\r\n\r\nabc",
-                       paths[i]);
+                       "POST %s HTTP/1.1\r\nHost: t\r\nContent-Length: 900000\r\n\r\n", paths[i]);
         client_open(&c, &env);
         client_text(&c, head);
+        client_text(&c, body);
         TEST_UNTIL(atomic_load(&at.opens) == (int)i + 1, gives("GET /quick", "", NULL, 200, NULL));
         client_close(&c);
         http_env_wait(&at.closed);
     }
     assert_int_equal(atomic_load(&at.closes), 2);
+    free(body);
+}
+
+/* Chunks of every size, several of them at once and cut anywhere. */
+static void sink_gets_chunked_bodies(void **state)
+{
+    static const char *const paths[] = { "/sink", "/slow-sink" };
+    static const size_t sizes[] = { 1, 2, 15, 16, 1000, 5000, 20000, 70000, 3, 1, 200000, 9 };
+    unsigned long sum;
+    char *body = numbered(296047, &sum);
+    char want[64];
+    size_t i;
+
+    (void)state;
+    (void)snprintf(want, sizeof(want), "296047 %lu", sum);
+    for (i = 0; i < 2; i++) {
+        struct client c;
+        struct reply r;
+        char text[128];
+        const char *p = body;
+        size_t k;
+
+        client_open(&c, &env);
+        (void)snprintf(text, sizeof(text),
+                       "POST %s HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n",
+                       paths[i]);
+        client_text(&c, text);
+        for (k = 0; k < ARRAY_LEN(sizes); k++) {
+            (void)snprintf(text, sizeof(text), "%zx\r\n", sizes[k]);
+            client_text(&c, text);
+            client_send(&c, p, sizes[k]);
+            client_text(&c, "\r\n");
+            p += sizes[k];
+        }
+        client_text(&c, "0\r\n\r\n");
+        client_reply(&c, false, &r);
+        assert_int_equal(r.status, 200);
+        assert_string_equal(r.body, want);
+        reply_free(&r);
+        still_usable(&c);
+        client_close(&c);
+    }
+    free(body);
 }
 
 /* ---- blocking routes ---- */
@@ -630,6 +676,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(sink_refuses_in_the_pool, start, stop),
         cmocka_unit_test_setup_teardown(sink_is_not_opened_without_authorization, start, stop),
         cmocka_unit_test_setup_teardown(sink_is_closed_when_the_client_leaves, start, stop),
+        cmocka_unit_test_setup_teardown(sink_gets_chunked_bodies, start, stop),
         cmocka_unit_test_setup_teardown(blocking_route_answers, start, stop),
         cmocka_unit_test_setup_teardown(loop_goes_on_while_a_handler_blocks, start, stop),
         cmocka_unit_test_setup_teardown(full_pool_is_503, start, stop),
