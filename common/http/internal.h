@@ -30,6 +30,18 @@ static inline void server_resume(struct http_server *s, struct MHD_Connection *c
     MHD_resume_connection(conn);
 }
 
+/* The other end of a connection: libmicrohttpd's socket context. */
+struct peer {
+    struct http_server *server;
+    struct MHD_Connection *conn;
+    struct loop_fd watch;
+    struct http_stream *stream; /* the response under way when it is one */
+    bool gone;                  /* it has shut down its sending side */
+};
+
+/* NULL when memory was out as it came: its leaving is then seen by the idle timeout only. */
+struct peer *server_peer(struct MHD_Connection *conn);
+
 enum phase {
     PHASE_NEW,   /* head received, nothing decided */
     PHASE_BODY,  /* taking the body */

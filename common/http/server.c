@@ -66,16 +66,65 @@ __attribute__((format(printf, 2, 0))) static void on_mhd_log(void *cls, const ch
     log_debug("libmicrohttpd", LOG_S("text", text));
 }
 
+struct peer *server_peer(struct MHD_Connection *conn)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+    return info ? info->socket_context : NULL;
+}
+
+/* libmicrohttpd is blind to the end of a connection in two cases: while that is suspended, and when
+ * the end came together with the last data (it takes a short read for the end of an edge). A stream
+ * is cut; else a suspension and resumption make it read once more. */
+static void on_hangup(struct loop_fd *w, uint32_t events)
+{
+    struct peer *p = CONTAINER_OF(w, struct peer, watch);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(p->conn, MHD_CONNECTION_INFO_CONNECTION_SUSPENDED);
+
+    (void)events;
+    p->gone = true;
+    if (p->stream) {
+        http_stream_abort(p->stream);
+    } else if (info && !info->suspended) {
+        MHD_suspend_connection(p->conn);
+        server_resume(p->server, p->conn);
+    }
+}
+
+static struct peer *peer_new(struct http_server *s, struct MHD_Connection *conn)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct peer *p = info ? calloc(1, sizeof(*p)) : NULL;
+
+    if (!p)
+        return NULL;
+    p->server = s;
+    p->conn = conn;
+    p->watch.fd = info->connect_fd;
+    p->watch.on_event = on_hangup;
+    (void)loop_add(s->loop, &p->watch, EPOLLRDHUP | EPOLLET, NULL);
+    return p;
+}
+
 static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
                           enum MHD_ConnectionNotificationCode code)
 {
     struct http_server *s = cls;
+    struct peer *p = *ctx;
 
-    (void)conn, (void)ctx;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         s->connections++;
-    else
-        s->connections--;
+        *ctx = peer_new(s, conn);
+        return;
+    }
+    s->connections--;
+    if (p)
+        loop_del(s->loop, &p->watch);
+    free(p);
+    *ctx = NULL;
 }
 
 static struct MHD_Daemon *start_daemon(struct http_server *s)

@@ -1,7 +1,5 @@
 #include "common/http/internal.h"
 
-#include "common/base/macros.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +11,7 @@ struct http_stream {
     struct MHD_Connection *conn; /* NULL before the response is queued and after it is over */
     struct http_stream *prev;
     struct http_stream *next;
-    struct loop_fd watch;     /* the connection's socket, from the first idle time on */
+    struct peer *peer;        /* of conn; may be NULL */
     struct loop_call dropped; /* see http_stream_release */
     const struct http_stream_ops *ops;
     void *owner; /* NULL after release */
@@ -129,28 +127,6 @@ void http_stream_release(struct http_stream *st)
     loop_post(st->server->loop, &st->dropped);
 }
 
-/* ---- the client's end: libmicrohttpd does not look at a connection that it has suspended ---- */
-
-static void on_hangup(struct loop_fd *w, uint32_t events)
-{
-    (void)events;
-    http_stream_abort(CONTAINER_OF(w, struct http_stream, watch));
-}
-
-static void watch_client(struct http_stream *st)
-{
-    const union MHD_ConnectionInfo *info;
-
-    if (st->watch.events)
-        return;
-    info = MHD_get_connection_info(st->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (!info)
-        return;
-    st->watch.fd = info->connect_fd;
-    st->watch.on_event = on_hangup;
-    (void)loop_add(st->server->loop, &st->watch, EPOLLRDHUP | EPOLLET, NULL);
-}
-
 /* libmicrohttpd asks for the next bytes of the body. */
 static ssize_t next_bytes(void *cls, uint64_t pos, char *out, size_t max)
 {
@@ -162,10 +138,11 @@ static ssize_t next_bytes(void *cls, uint64_t pos, char *out, size_t max)
         return MHD_CONTENT_READER_END_WITH_ERROR;
     if (!n && st->ended)
         return MHD_CONTENT_READER_END_OF_STREAM;
+    if (!n && st->peer && st->peer->gone)
+        return MHD_CONTENT_READER_END_WITH_ERROR; /* nobody waits for more */
     if (!n) {
         st->suspended = true;
         MHD_suspend_connection(st->conn);
-        watch_client(st);
         return 0;
     }
     memcpy(out, st->buf.data + st->sent, n);
@@ -193,6 +170,9 @@ struct MHD_Response *stream_response(struct http_stream *st, struct MHD_Connecti
     if (!r)
         return NULL;
     st->conn = conn;
+    st->peer = server_peer(conn);
+    if (st->peer)
+        st->peer->stream = st;
     st->refs++;
     st->next = st->server->streams;
     if (st->next)
@@ -214,7 +194,9 @@ void stream_conn_gone(struct http_stream *st)
         if (st->next)
             st->next->prev = st->prev;
         st->conn = NULL;
-        loop_del(st->server->loop, &st->watch);
+        if (st->peer)
+            st->peer->stream = NULL;
+        st->peer = NULL;
     }
     st->suspended = false;
     st->closed = true;

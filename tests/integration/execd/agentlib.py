@@ -150,8 +150,11 @@ class Agent:
             except subprocess.TimeoutExpired:
                 self.proc.kill()
                 self.proc.wait()
+        os.set_blocking(self.proc.stderr.fileno(), False)
+        said = self.proc.stderr.read() or b""
         self.proc.stdout.close()
         self.proc.stderr.close()
+        assert b"Sanitizer" not in said and b"runtime error" not in said, said.decode()
 
 
 class Fifo:

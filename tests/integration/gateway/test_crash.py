@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from conftest import wait_for
+from harness import wait_for
 
 CREATE_STEPS = ["create.intent", "create.made", "create.started", "create.inspected", "create.held", "create.claimed",
                 "create.confirmed"]

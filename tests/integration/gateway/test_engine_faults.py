@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from conftest import BUSYBOX, ROOT, Engine, wait_for
+from harness import BUSYBOX, ROOT, Engine, wait_for
 
 SCRIPT = str(ROOT / "deploy/setup/engine.sh")
 ENTRY = ["/bin/busybox", "tail", "-f", "/dev/null"]

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from conftest import BASE, ROOT
+from harness import BASE, ROOT
 
 REPORT = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:", "WARNING: ThreadSanitizer")
 

@@ -7,7 +7,7 @@ import re
 import socket
 import threading
 
-from conftest import BASE, BUSYBOX, TAIL, wait_for
+from harness import BASE, BUSYBOX, TAIL, wait_for
 
 
 def everything_the_engine_knows(gw, sid):

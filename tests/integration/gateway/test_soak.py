@@ -7,7 +7,7 @@ import json
 import os
 import pathlib
 
-from conftest import wait_for
+from harness import wait_for
 
 SOAK = int(os.environ.get("SANDGATE_SOAK", "1"))
 

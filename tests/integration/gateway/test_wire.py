@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from conftest import BASE, TAIL, Gateway, wait_for
+from harness import BASE, TAIL, Gateway, wait_for
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 

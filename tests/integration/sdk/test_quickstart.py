@@ -12,7 +12,7 @@ from opensandbox.models.execd import ExecutionHandlers, RunCommandOpts
 from opensandbox.models.filesystem import WriteEntry
 from opensandbox.sandbox import Sandbox
 
-from conftest import BASE, BUSYBOX, NONROOT, STATIC
+from harness import BASE, BUSYBOX, NONROOT, STATIC
 
 
 def config(gw):
