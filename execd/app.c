@@ -17,7 +17,7 @@
 
 /* The agent's own: no child sees them. EXECD_ENVS stays, the SDK's set_env needs it. */
 static const char *const own_vars[] = {
-    "EXECD_ACCESS_TOKEN",     "JUPYTER_HOST",       "JUPYTER_TOKEN",
+    "EXECD_ACCESS_TOKEN",     "JUPYTER_HOST",          "JUPYTER_TOKEN",
     "EXECD_ISOLATION_CONFIG", "OPENSANDBOX_LIFECYCLE", "EXECD_LIFECYCLE_CONFIG",
     "EXECD_RUNTIME_INIT",
 };
@@ -197,8 +197,7 @@ struct app *app_new(const struct options *opt, char *const *environ, struct err 
     app->state = APP_HELD;
     app->umask = umask(022);
     (void)umask(app->umask);
-    if (read_environment(app, environ, e) < 0 || open_loop(app, e) < 0 ||
-        open_server(app, e) < 0) {
+    if (read_environment(app, environ, e) < 0 || open_loop(app, e) < 0 || open_server(app, e) < 0) {
         app_free(app);
         return NULL;
     }

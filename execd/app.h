@@ -5,8 +5,8 @@
 #pragma once
 #include "common/base/loop.h"
 #include "common/http/http.h"
-#include "execd/exec/env.h"
 #include "execd/exec/lines.h"
+#include "execd/fs/env.h"
 #include "execd/options.h"
 
 #include <stdbool.h>
@@ -20,7 +20,7 @@ enum {
 };
 
 enum app_state {
-    APP_HELD,     /* waits for the claim */
+    APP_HELD, /* waits for the claim */
     APP_OPEN,
     APP_STOPPING, /* ends; nothing new is begun */
 };

@@ -7,6 +7,7 @@
 
 #include <malloc.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { EXIT_USAGE = 2 };
@@ -39,6 +40,8 @@ int main(int argc, char **argv)
     log_set_level(opt.level);
     jx_init();
     app = app_new(&opt, environ, &e);
+    if (opt.access_token) /* the app has its copy; anyone can read /proc/PID/cmdline */
+        explicit_bzero((char *)opt.access_token, strlen(opt.access_token));
     status = app ? app_run(app, &e) : -1;
     if (status < 0)
         log_error("the agent cannot go on", LOG_S("error", e.msg));

@@ -13,10 +13,10 @@ struct options {
     bool help;
     bool version;
     bool held;
-    const char *id;           /* "" when none was given */
-    const char *claim_sha256; /* 64 hex digits; held mode only */
-    uint16_t port;            /* 0: a free one, named in the log */
-    const char *access_token; /* NULL: not given here */
+    const char *id;                /* "" when none was given */
+    const char *claim_sha256;      /* 64 hex digits; held mode only */
+    uint16_t port;                 /* 0: a free one, named in the log */
+    const char *access_token;      /* NULL: not given here */
     const char *const *entrypoint; /* what follows "--" after --init; NULL: none */
     enum log_level level;
 };

@@ -40,14 +40,15 @@ unit: $(unit_run) ## unit tests; BUILD=asan or tsan for a sanitized run, UNIT=co
 fuzz_targets := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 
 ifeq ($(BUILD),fuzz)
-# What a target needs beyond common/.
-fuzz_extra_units := $(OBJ)/execd/exec/units.o
-fuzz_extra_envfile := $(addprefix $(OBJ)/execd/exec/,envfile.o env.o expand.o)
-fuzz_extra_range := $(OBJ)/execd/fs/range.o
-fuzz_extra_frames := $(OBJ)/gateway/runtime/docker/frames.o
-fuzz_extra_progress := $(OBJ)/gateway/runtime/docker/progress.o
-fuzz_extra_tar := $(OBJ)/gateway/runtime/docker/tar.o
-fuzz_extra_resources := $(OBJ)/gateway/domain/resources.o $(OBJ)/gateway/domain/metadata.o
+# What a target needs beyond common/: named by file, wherever that lies.
+fuzz_obj = $(patsubst %.c,$(OBJ)/%.o,$(filter $(patsubst %,\%/%.c,$(1)),$(execd_src) $(gateway_src)))
+fuzz_extra_units := $(call fuzz_obj,units)
+fuzz_extra_envfile := $(call fuzz_obj,envfile env expand)
+fuzz_extra_range := $(call fuzz_obj,range)
+fuzz_extra_frames := $(call fuzz_obj,frames)
+fuzz_extra_progress := $(call fuzz_obj,progress)
+fuzz_extra_tar := $(call fuzz_obj,tar)
+fuzz_extra_resources := $(call fuzz_obj,resources metadata)
 
 fuzz_bin := $(fuzz_targets:%=build/fuzz/fuzz_%)
 

@@ -5,7 +5,7 @@
 #include "common/base/rand.h"
 #include "execd/app.h"
 
-enum { COMMAND_BODY_MAX = 4 << 20 };
+enum { COMMAND_BODY_MAX = 4 << 20, DIRS_BODY_MAX = 1 << 20 };
 
 /* Answers at any time, to anyone: the gateway and the SDK wait with it for the agent. */
 static int ping_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
@@ -25,14 +25,20 @@ const struct http_route api_routes[] = {
     { "DELETE", "/files", files_delete, HTTP_BLOCKING, 0, NULL },
     { "GET", "/files/download", files_download, HTTP_BLOCKING, 0, NULL },
     { "POST", "/files/upload", upload_post, HTTP_BLOCKING, 0, &upload_sink },
+    { "GET", "/directories/list", dirs_list, HTTP_BLOCKING, 0, NULL },
+    { "POST", "/directories", dirs_make, HTTP_BLOCKING, DIRS_BODY_MAX, NULL },
+    { "DELETE", "/directories", dirs_remove, HTTP_BLOCKING, 0, NULL },
 };
 const size_t api_n_routes = ARRAY_LEN(api_routes);
 
 /* contract/execd.md 3 */
 const char *const api_codes[ERRC_MAX_] = {
-    [ERRC_INVALID] = "INVALID_REQUEST_BODY", [ERRC_INTERNAL] = "RUNTIME_ERROR",
-    [ERRC_NOMEM] = "RUNTIME_ERROR",          [ERRC_SYS] = "RUNTIME_ERROR",
-    [ERRC_RANGE] = "UNKNOWN",                [ERRC_UNSUPPORTED] = "NOT_SUPPORTED",
+    [ERRC_INVALID] = "INVALID_REQUEST_BODY",
+    [ERRC_INTERNAL] = "RUNTIME_ERROR",
+    [ERRC_NOMEM] = "RUNTIME_ERROR",
+    [ERRC_SYS] = "RUNTIME_ERROR",
+    [ERRC_RANGE] = "UNKNOWN",
+    [ERRC_UNSUPPORTED] = "NOT_SUPPORTED",
     [ERRC_BUSY] = "SERVICE_UNAVAILABLE",
 };
 

@@ -23,5 +23,9 @@ int files_info(void *app, struct http_req *rq, struct http_resp *rs, struct err 
 int files_delete(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int files_download(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 
+int dirs_list(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int dirs_make(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int dirs_remove(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+
 extern const struct http_sink upload_sink;
 int upload_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);

@@ -28,8 +28,8 @@ static const struct jx_field fields[] = {
     { "token", JX_STR, offsetof(struct claim, token), JX_REQUIRED | JX_NONEMPTY, 0, 0,
       APP_TOKEN_MAX },
     { "env", JX_STR_MAP, offsetof(struct claim, env), JX_NULLABLE, 0, CLAIM_ENV_MAX, 0 },
-    { "entrypoint", JX_STR_LIST, offsetof(struct claim, entrypoint), JX_NULLABLE, 0,
-      CLAIM_ARGS_MAX, 0 },
+    { "entrypoint", JX_STR_LIST, offsetof(struct claim, entrypoint), JX_NULLABLE, 0, CLAIM_ARGS_MAX,
+      0 },
     { "lineEndings", JX_STR, offsetof(struct claim, line_endings), JX_NULLABLE, 0, 0, 16 },
 };
 
@@ -59,8 +59,7 @@ static int take_env(struct app *app, const struct claim *c, struct err *e)
     const char *mode;
     json_t *value;
 
-    json_object_foreach(c->env, name, value)
-    {
+    json_object_foreach(c->env, name, value) {
         if (!env_name_ok(name))
             return err_set(e, ERRC_INVALID, "env: a name is empty or contains '='");
         if (env_set(&app->base, name, json_string_value(value)) < 0)
@@ -131,7 +130,8 @@ int claim_post(void *arg, struct http_req *rq, struct http_resp *rs, struct err 
         app_leave(app, EXIT_NOT_STARTED);
         return -1;
     }
-    reply = json_pack("{s:s, s:i}", "status", "claimed", "pid", (int)supervisor_pid(app->supervisor));
+    reply =
+        json_pack("{s:s, s:i}", "status", "claimed", "pid", (int)supervisor_pid(app->supervisor));
     rc = http_resp_json(rs, 200, reply ? jx_dump(reply, true) : NULL, e);
     json_decref(reply);
     return rc;

@@ -38,8 +38,8 @@ static const struct jx_field fields[] = {
       4 << 20 },
     { "cwd", JX_STR, offsetof(struct command, cwd), JX_NULLABLE, 0, 0, 4096 },
     { "background", JX_BOOL, offsetof(struct command, background), JX_NULLABLE, 0, 0, 0 },
-    { "timeout", JX_I64, offsetof(struct command, timeout), JX_NULLABLE, 0, INT32_MAX * INT64_C(1000),
-      0 },
+    { "timeout", JX_I64, offsetof(struct command, timeout), JX_NULLABLE, 0,
+      INT32_MAX *INT64_C(1000), 0 },
     { "uid", JX_I64, offsetof(struct command, uid), JX_NULLABLE, 0, UINT32_MAX - 1, 0 },
     { "gid", JX_I64, offsetof(struct command, gid), JX_NULLABLE, 0, UINT32_MAX - 1, 0 },
     { "envs", JX_STR_MAP, offsetof(struct command, envs), JX_NULLABLE, 0, COMMAND_ENVS_MAX,
@@ -72,8 +72,7 @@ static int to_launch(struct http_req *rq, const struct command *c, struct launch
     json_array_foreach(c->argv, i, value)
         argv[i] = json_string_value(value);
     i = 0;
-    json_object_foreach(c->envs, name, value)
-    {
+    json_object_foreach(c->envs, name, value) {
         envs[i++] = name;
         envs[i++] = json_string_value(value);
     }
@@ -136,7 +135,9 @@ static int start(struct app *app, struct http_req *rq, const struct command *c,
 {
     AUTO_LAUNCH struct launch l = { 0 };
     AUTO_FREE char *shown = c->command ? strdup(c->command) : jx_dump(c->argv, false);
-    struct run_req run = { .content = shown, .timeout_ms = c->timeout, .background = c->background };
+    struct run_req run = { .content = shown,
+                           .timeout_ms = c->timeout,
+                           .background = c->background };
     struct http_stream *stream = NULL;
     struct record *rec = NULL;
     struct err why = { 0 };
@@ -278,7 +279,6 @@ int command_logs(void *arg, struct http_req *rq, struct http_resp *rs, struct er
     if (!rs->body)
         return -1;
     rs->content_type = "text/plain; charset=utf-8";
-    http_resp_header(rs, "EXECD-COMMANDS-TAIL-CURSOR",
-                     arena_printf(&rq->arena, "%" PRIu64, next));
+    http_resp_header(rs, "EXECD-COMMANDS-TAIL-CURSOR", arena_printf(&rq->arena, "%" PRIu64, next));
     return 0;
 }

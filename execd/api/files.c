@@ -6,12 +6,12 @@
 #include "common/json/jx.h"
 #include "execd/api/api.h"
 #include "execd/app.h"
-#include "execd/exec/spool.h"
 #include "execd/fs/headers.h"
 #include "execd/fs/info.h"
 #include "execd/fs/path.h"
 #include "execd/fs/range.h"
 #include "execd/fs/slice.h"
+#include "execd/fs/tmpfile.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -99,8 +99,7 @@ int files_delete(void *arg, struct http_req *rq, struct http_resp *rs, struct er
         AUTO_FREE char *path = NULL;
 
         rc = http_req_query(rq, "path", i, &asked, e);
-        if (rc == 1 &&
-            (path_resolve(asked, &app->base, &path, e) < 0 || delete_file(path, e) < 0))
+        if (rc == 1 && (path_resolve(asked, &app->base, &path, e) < 0 || delete_file(path, e) < 0))
             rc = -1;
     }
     return rc;
@@ -177,8 +176,8 @@ static int send_range(struct http_req *rq, struct http_resp *rs, const char *ran
         return err_set(e, ERRC_RANGE, "the Range header is not a byte range");
     case RANGE_BEYOND:
         http_resp_header(rs, "Content-Range", arena_printf(&rq->arena, "bytes */%" PRIu64, size));
-        return err_set(e, ERRC_RANGE, "the range begins behind the end of the file (%" PRIu64
-                       " bytes)", size);
+        return err_set(e, ERRC_RANGE,
+                       "the range begins behind the end of the file (%" PRIu64 " bytes)", size);
     case RANGE_OK:
         break;
     }
@@ -240,7 +239,7 @@ static int send_lines(struct app *app, struct http_resp *rs, const char *path, i
     if (fd < 0 || slice_find(fd, (uint64_t)offset, (uint64_t)limit, &s, e) < 0)
         return -1;
     if (s.crlf) {
-        AUTO_FD int temp = spool_tmpfile(env_get(&app->base, "TMPDIR"));
+        AUTO_FD int temp = tmpfile_open(env_get(&app->base, "TMPDIR"));
 
         if (temp < 0)
             return err_set(e, ERRC_INTERNAL, "no temporary file can be made");

@@ -6,9 +6,9 @@
 #include "common/json/jx.h"
 #include "execd/api/api.h"
 #include "execd/app.h"
-#include "execd/exec/spool.h"
 #include "execd/fs/path.h"
 #include "execd/fs/put.h"
+#include "execd/fs/tmpfile.h"
 
 #include <string.h>
 
@@ -91,7 +91,7 @@ static int begin_file(struct upload *up, struct err *e)
 
     if (p->path)
         return put_open(&p->put, p->path, tmpdir(up), e);
-    p->early = spool_tmpfile(tmpdir(up));
+    p->early = tmpfile_open(tmpdir(up));
     if (p->early < 0)
         return err_set(e, ERRC_INTERNAL,
                        "a file came before its metadata, and no temporary file can be made");
@@ -120,8 +120,8 @@ static int on_data(void *arg, const char *data, size_t len, struct err *e)
     struct pair *p;
 
     if (up->part == PART_METADATA && buf_append(&up->metadata, data, len) < 0)
-        return err_api(e, ERRC_INVALID, "INVALID_FILE_METADATA",
-                       "metadata is larger than %d bytes", UPLOAD_METADATA_MAX);
+        return err_api(e, ERRC_INVALID, "INVALID_FILE_METADATA", "metadata is larger than %d bytes",
+                       UPLOAD_METADATA_MAX);
     if (up->part != PART_FILE)
         return 0;
     p = &up->pairs[up->n_files];

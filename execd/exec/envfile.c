@@ -4,8 +4,8 @@
 #include "common/base/cleanup.h"
 #include "common/base/err.h"
 #include "common/base/log.h"
-#include "execd/exec/env.h"
-#include "execd/exec/expand.h"
+#include "execd/fs/env.h"
+#include "execd/fs/expand.h"
 
 #include <ctype.h>
 #include <fcntl.h>

@@ -35,8 +35,10 @@ static size_t decode(const char *s, size_t len, uint32_t *out)
 static int put_unit(struct buf *out, uint32_t u16)
 {
     static const char digit[] = "0123456789abcdef";
-    const char text[6] = { '\\', 'u', digit[u16 >> 12 & 15], digit[u16 >> 8 & 15],
-                           digit[u16 >> 4 & 15], digit[u16 & 15] };
+    const char text[6] = {
+        '\\',           'u', digit[u16 >> 12 & 15], digit[u16 >> 8 & 15], digit[u16 >> 4 & 15],
+        digit[u16 & 15]
+    };
 
     return buf_append(out, text, sizeof(text));
 }

@@ -3,7 +3,7 @@
 #include "common/base/cleanup.h"
 #include "common/base/err.h"
 #include "execd/exec/envfile.h"
-#include "execd/exec/expand.h"
+#include "execd/fs/expand.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -136,7 +136,8 @@ static int find_shell(struct launch *out, const struct env *base, struct err *e)
         return out->path ? 0 : -1;
     return err_set(e, ERRC_NOT_FOUND,
                    "this image has no shell (neither bash nor sh in %.200s); "
-                   "send argv to run a program without one", path);
+                   "send argv to run a program without one",
+                   path);
 }
 
 static int find_program(struct launch *out, const char *name, struct err *e)

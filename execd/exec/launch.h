@@ -2,8 +2,8 @@
  * program (contract/execd.md 6.1). Reads the env file and the account files; starts nothing. */
 #pragma once
 #include "common/proc/spawn.h"
-#include "execd/exec/env.h"
 #include "execd/fs/accounts.h"
+#include "execd/fs/env.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,15 +13,15 @@ struct err;
 #define LAUNCH_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 struct launch_req {
-    const char *command;      /* for a shell; NULL when argv is given */
-    const char *const *argv;  /* n_argv strings */
+    const char *command;     /* for a shell; NULL when argv is given */
+    const char *const *argv; /* n_argv strings */
     size_t n_argv;
-    const char *cwd;          /* NULL: the agent's */
+    const char *cwd; /* NULL: the agent's */
     bool has_uid;
     bool has_gid;
     uid_t uid;
     gid_t gid;
-    const char *const *envs;  /* n_envs pairs of name and value */
+    const char *const *envs; /* n_envs pairs of name and value */
     size_t n_envs;
 };
 

@@ -10,9 +10,9 @@ struct spool;
 enum {
     RECORD_ID_TEXT = 33,
     RECORD_ERROR_TEXT = 160,
-    RECORDS_BYTES_MAX = 4 << 20,        /* of all records, without their output */
-    RECORDS_BACKGROUND_MAX = 256,       /* ended commands whose output is kept */
-    RECORD_KEEP_MS = 24 * 3600 * 1000,  /* after the end */
+    RECORDS_BYTES_MAX = 4 << 20,       /* of all records, without their output */
+    RECORDS_BACKGROUND_MAX = 256,      /* ended commands whose output is kept */
+    RECORD_KEEP_MS = 24 * 3600 * 1000, /* after the end */
 };
 
 struct record {

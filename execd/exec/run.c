@@ -37,7 +37,8 @@ struct outlet {
 
 struct run {
     struct runs *set;
-    struct record *rec;
+    struct record *rec;  /* until the outcome is on it */
+    struct spool *spool; /* of a background command */
     struct child child;
     struct outlet outs[2]; /* a background command has the first one only */
     unsigned n_outs;
@@ -48,13 +49,17 @@ struct run {
     struct run_waiter *waiters;
     int64_t start_mono_ms;
     int64_t timeout_ms;
-    int status;     /* of wait(2) */
-    bool exited;    /* the leader is gone */
-    bool ending;    /* the group was told to go, and may not be gone yet */
+    int64_t took_ms;
+    int code;      /* the outcome: exit status, or -1 */
+    char text[64]; /* "exit status 3", "signal: killed" */
+    char why[64];  /* what ended it, when that was the agent; else "" */
+    int status;    /* of wait(2) */
+    bool exited;   /* the leader is gone */
+    bool ending;   /* the group was told to go, and may not be gone yet */
     bool killed;
     bool timed_out;
-    bool draining;  /* exited and not ending: what is in the pipes is the last output */
-    bool blocked;   /* the stream is full */
+    bool draining; /* exited and not ending: what is in the pipes is the last output */
+    bool blocked;  /* the stream is full */
     struct run *prev;
     struct run *next;
 };
@@ -251,8 +256,8 @@ static size_t outlet_read(struct outlet *o, size_t max)
 {
     struct run *r = o->run;
     bool wanted = r->stream != NULL;
-    char *at = wanted ? units_reserve(&o->units, READ_SIZE)
-                      : buf_reserve(&r->set->scratch, READ_SIZE);
+    char *at =
+        wanted ? units_reserve(&o->units, READ_SIZE) : buf_reserve(&r->set->scratch, READ_SIZE);
     ssize_t n;
 
     if (!at) {
@@ -269,8 +274,8 @@ static size_t outlet_read(struct outlet *o, size_t max)
     if (wanted) {
         units_commit(&o->units, (size_t)n);
         put_units(o);
-    } else if (r->rec->spool) {
-        spool_append(r->rec->spool, at, (size_t)n);
+    } else if (r->spool) {
+        spool_append(r->spool, at, (size_t)n);
     }
     return (size_t)n;
 }
@@ -283,22 +288,36 @@ static void on_output(struct loop_fd *w, uint32_t events)
 
 /* ---- the end ---- */
 
-static void describe(const struct run *r, int *code, char *text, size_t max)
+/* Puts the outcome on record: from here on the command is over, whatever its reader does. */
+static void record_outcome(struct run *r)
 {
-    if (WIFEXITED(r->status)) {
-        *code = WEXITSTATUS(r->status);
-        (void)snprintf(text, max, "exit status %d", *code);
-    } else {
-        const char *name = sigdescr_np(WTERMSIG(r->status));
+    const char *name;
 
-        *code = -1;
-        (void)snprintf(text, max, "signal: %s", name ? name : "unknown");
-        text[8] = (char)(text[8] | 0x20); /* "signal: killed", as the contract has it */
+    if (WIFEXITED(r->status)) {
+        r->code = WEXITSTATUS(r->status);
+        (void)snprintf(r->text, sizeof(r->text), "exit status %d", r->code);
+    } else {
+        name = sigdescr_np(WTERMSIG(r->status));
+        r->code = -1;
+        (void)snprintf(r->text, sizeof(r->text), "signal: %s", name ? name : "unknown");
+        r->text[8] = (char)(r->text[8] | 0x20); /* "signal: killed", as the contract has it */
     }
+    if (r->timed_out) {
+        r->code = -1;
+        (void)snprintf(r->why, sizeof(r->why), "command timed out after %" PRId64 " ms",
+                       r->timeout_ms);
+    }
+    r->took_ms = clock_mono_ms() - r->start_mono_ms;
+    records_end(&r->set->records, r->rec, r->code,
+                r->code == 0 ? ""
+                : r->why[0]  ? r->why
+                             : r->text,
+                clock_wall_ms());
+    r->rec = NULL; /* it may be swept before the run is */
 }
 
 /* The one terminal event. false: no room yet. */
-static bool put_terminal(struct run *r, int code, const char *text, const char *why)
+static bool put_terminal(struct run *r)
 {
     struct buf *b = &r->set->scratch;
     int64_t now = clock_wall_ms();
@@ -308,13 +327,13 @@ static bool put_terminal(struct run *r, int code, const char *text, const char *
 
     if (!r->stream)
         return true;
-    (void)snprintf(value, sizeof(value), "%d", code);
-    if (code == 0)
-        rc = event_complete(b, clock_mono_ms() - r->start_mono_ms, now);
-    else if (why)
-        rc = event_error(b, "CommandExecError", value, why, text, now);
+    (void)snprintf(value, sizeof(value), "%d", r->code);
+    if (r->code == 0)
+        rc = event_complete(b, r->took_ms, now);
+    else if (r->why[0])
+        rc = event_error(b, "CommandExecError", value, r->why, r->text, now);
     else
-        rc = event_error(b, "CommandExecError", value, text, NULL, now);
+        rc = event_error(b, "CommandExecError", value, r->text, NULL, now);
     if (rc < 0)
         stream_break(r);
     done = stream_put(r, b);
@@ -335,14 +354,14 @@ static void part_with_pipes(struct run *r)
 
         loop_timer_clear(r->set->loop, &o->cr);
         units_free(&o->units);
-        if (n > 0 && r->rec->spool)
-            spool_append(r->rec->spool, at, (size_t)n);
+        if (n > 0 && r->spool)
+            spool_append(r->spool, at, (size_t)n);
         if (n == 0) {
             outlet_close(o);
             continue;
         }
         loop_del(r->set->loop, &o->watch);
-        leftover_add(&r->set->leftovers, o->watch.fd, r->rec->spool);
+        leftover_add(&r->set->leftovers, o->watch.fd, r->spool);
     }
 }
 
@@ -353,6 +372,7 @@ static void run_free(struct run *r)
     loop_timer_clear(l, &r->ping);
     loop_timer_clear(l, &r->deadline);
     loop_timer_clear(l, &r->grace);
+    spool_unref(r->spool);
     unlink_run(r);
     free(r);
 }
@@ -361,19 +381,9 @@ static void run_free(struct run *r)
 static void finish(struct run *r)
 {
     struct http_stream *st;
-    char text[RECORD_ERROR_TEXT];
-    char why[64];
-    int code;
 
-    describe(r, &code, text, sizeof(text));
-    if (r->timed_out) {
-        code = -1;
-        (void)snprintf(why, sizeof(why), "command timed out after %" PRId64 " ms", r->timeout_ms);
-    }
-    if (!put_terminal(r, code, text, r->timed_out ? why : NULL))
+    if (!put_terminal(r))
         return; /* on_drain comes back here */
-    records_end(&r->set->records, r->rec, code, code == 0 ? "" : r->timed_out ? why : text,
-                clock_wall_ms());
     st = TAKE_PTR(r->stream);
     if (st) {
         http_stream_end(st);
@@ -413,6 +423,7 @@ static void begin_drain(struct run *r)
     unsigned i;
     int n;
 
+    record_outcome(r);
     r->draining = true;
     outlets_watch(r, false);
     for (i = 0; i < r->n_outs; i++) {
@@ -522,7 +533,7 @@ static void on_leader_exit(struct child *c, int status)
 int run_interrupt(struct run *r, struct run_waiter *w, struct err *e)
 {
     if (r->exited && !r->ending)
-        return err_set(e, ERRC_INTERNAL, "command session %s is not running", r->rec->id);
+        return err_set(e, ERRC_INTERNAL, "the command is not running");
     w->next = r->waiters;
     r->waiters = w;
     end_group(r, RUN_INTERRUPT_GRACE_MS);
@@ -724,9 +735,11 @@ int run_start(struct runs *rs, const struct run_req *rq, struct record **rec,
     *rec = NULL;
     if (!r)
         return -1;
-    if (rq->background)
-        r->rec->spool = spool_new(rq->tmpdir, e);
-    if ((rq->background && !r->rec->spool) || launch(r, rq, e) < 0) {
+    if (rq->background) {
+        r->spool = spool_new(rq->tmpdir, e);
+        r->rec->spool = r->spool ? spool_ref(r->spool) : NULL;
+    }
+    if ((rq->background && !r->spool) || launch(r, rq, e) < 0) {
         not_started(r, rq, rec, e);
         return -1;
     }

@@ -16,10 +16,10 @@ struct runs;
 struct signals;
 
 enum {
-    RUNS_MAX = 1024,               /* commands at a time */
-    RUN_STREAM_MAX = 1 << 20,      /* bytes of events held for a slow client */
+    RUNS_MAX = 1024,          /* commands at a time */
+    RUN_STREAM_MAX = 1 << 20, /* bytes of events held for a slow client */
     RUN_PING_MS = 3000,
-    RUN_TIMEOUT_GRACE_MS = 1000,   /* between TERM and KILL */
+    RUN_TIMEOUT_GRACE_MS = 1000, /* between TERM and KILL */
     RUN_INTERRUPT_GRACE_MS = 3000,
 };
 
@@ -36,8 +36,8 @@ struct run_req {
     const char *content;    /* the command as text, for its status */
     int64_t timeout_ms;     /* 0: none */
     bool background;
-    bool strip;             /* line ends (units.h) */
-    const char *tmpdir;     /* for the output of a background command; may be NULL */
+    bool strip;         /* line ends (units.h) */
+    const char *tmpdir; /* for the output of a background command; may be NULL */
 };
 
 /* Starts the command.

@@ -2,6 +2,7 @@
 
 #include "common/base/cleanup.h"
 #include "common/base/err.h"
+#include "execd/fs/tmpfile.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,22 +21,6 @@ struct spool {
     bool failed; /* a write failed: everything since is missing */
 };
 
-int spool_tmpfile(const char *tmpdir)
-{
-    const char *const dirs[] = { tmpdir, "/tmp", "/var/tmp" };
-    unsigned i;
-    int fd;
-
-    for (i = 0; i < ARRAY_LEN(dirs); i++) {
-        if (!dirs[i] || !*dirs[i])
-            continue;
-        fd = open(dirs[i], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-        if (fd >= 0)
-            return fd;
-    }
-    return -1;
-}
-
 struct spool *spool_new(const char *tmpdir, struct err *e)
 {
     struct spool *s = calloc(1, sizeof(*s));
@@ -46,7 +31,7 @@ struct spool *spool_new(const char *tmpdir, struct err *e)
     }
     s->refs = 1;
     s->max = SPOOL_DISK_MAX;
-    s->fd = spool_tmpfile(tmpdir);
+    s->fd = tmpfile_open(tmpdir);
     if (s->fd < 0) {
         s->max = SPOOL_MEMORY_MAX;
         s->fd = memfd_create("output", MFD_CLOEXEC);

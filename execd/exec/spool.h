@@ -15,9 +15,6 @@ enum {
     SPOOL_READ_MAX = 16 << 20, /* bytes of one answer */
 };
 
-/* An unlinked file in tmpdir (may be NULL), /tmp or /var/tmp. -1: none can be made. */
-int spool_tmpfile(const char *tmpdir);
-
 struct spool *spool_new(const char *tmpdir, struct err *e); /* with one reference */
 struct spool *spool_ref(struct spool *s);
 void spool_unref(struct spool *s); /* takes NULL */

@@ -81,8 +81,7 @@ static void on_exit_of_entrypoint(struct child *c, int status)
 }
 
 struct supervisor *supervisor_new(struct loop *l, struct signals *sg,
-                                  void (*on_end)(void *arg, int status), void *arg,
-                                  struct err *e)
+                                  void (*on_end)(void *arg, int status), void *arg, struct err *e)
 {
     struct supervisor *s = calloc(1, sizeof(*s));
 

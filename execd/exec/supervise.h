@@ -16,8 +16,7 @@ enum {
 /* on_end is called once, when nothing runs any more, with the status the agent ends with: the
  * entrypoint's, 128 + signal, or 0 when there was none. */
 struct supervisor *supervisor_new(struct loop *l, struct signals *sg,
-                                  void (*on_end)(void *arg, int status), void *arg,
-                                  struct err *e);
+                                  void (*on_end)(void *arg, int status), void *arg, struct err *e);
 void supervisor_free(struct supervisor *s);
 /* Starts the entrypoint. Its end is the end of everything. */
 int supervisor_start(struct supervisor *s, const struct spawn_req *rq, struct err *e);

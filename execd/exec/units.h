@@ -40,6 +40,6 @@ void units_commit(struct units *u, size_t len);
 int units_next(struct units *u, struct unit *out);
 bool units_holds_cr(const struct units *u);
 void units_release_cr(struct units *u);
-void units_end(struct units *u); /* the stream is over: the tail is a unit */
+void units_end(struct units *u);           /* the stream is over: the tail is a unit */
 bool units_pending(const struct units *u); /* bytes are held */
 void units_compact(struct units *u);       /* gives memory back when no bytes are held */

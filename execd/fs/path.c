@@ -3,8 +3,8 @@
 #include "common/base/buf.h"
 #include "common/base/cleanup.h"
 #include "common/base/err.h"
-#include "execd/exec/env.h"
-#include "execd/exec/expand.h"
+#include "execd/fs/env.h"
+#include "execd/fs/expand.h"
 
 #include <limits.h>
 #include <string.h>

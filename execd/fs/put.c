@@ -3,8 +3,8 @@
 #include "common/base/cleanup.h"
 #include "common/base/err.h"
 #include "common/base/rand.h"
-#include "execd/exec/spool.h"
 #include "execd/fs/path.h"
+#include "execd/fs/tmpfile.h"
 
 #include <fcntl.h>
 #include <sys/sendfile.h>
@@ -70,7 +70,7 @@ int put_open(struct put *p, const char *path, const char *tmpdir, struct err *e)
         return 0;
     failed = errno;
     if (p->exists && access(p->target, W_OK) == 0)
-        p->fd = spool_tmpfile(tmpdir);
+        p->fd = tmpfile_open(tmpdir);
     if (p->fd >= 0)
         return 0;
     (void)err_sys(e, failed, "cannot write %.300s", p->target);

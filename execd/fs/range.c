@@ -27,6 +27,20 @@ static bool ends(const char *s)
     return !*s || *s == ',';
 }
 
+/* The last n bytes. */
+static enum range parse_suffix(const char *s, uint64_t size, uint64_t *off, uint64_t *len)
+{
+    uint64_t n;
+
+    if (!number(&s, &n) || !ends(s))
+        return RANGE_BROKEN;
+    if (!n || !size)
+        return RANGE_BEYOND;
+    *len = n < size ? n : size;
+    *off = size - *len;
+    return RANGE_OK;
+}
+
 enum range range_parse(const char *s, uint64_t size, uint64_t *off, uint64_t *len)
 {
     uint64_t first;
@@ -36,20 +50,11 @@ enum range range_parse(const char *s, uint64_t size, uint64_t *off, uint64_t *le
     if (strncasecmp(s, "bytes=", 6) != 0)
         return RANGE_BROKEN;
     s += 6 + strspn(s + 6, " \t");
-    if (*s == '-') { /* the last n bytes */
-        s++;
-        if (!number(&s, &last) || !ends(s))
-            return RANGE_BROKEN;
-        if (!last || !size)
-            return RANGE_BEYOND;
-        *len = last < size ? last : size;
-        *off = size - *len;
-        return RANGE_OK;
-    }
+    if (*s == '-')
+        return parse_suffix(s + 1, size, off, len);
     if (!number(&s, &first) || *s++ != '-')
         return RANGE_BROKEN;
-    if (isdigit((unsigned char)*s) && !number(&s, &last))
-        return RANGE_BROKEN;
+    (void)number(&s, &last); /* "5-" is all the rest */
     if (!ends(s) || last < first)
         return RANGE_BROKEN;
     if (first >= size)

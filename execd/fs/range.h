@@ -4,8 +4,8 @@
 
 enum range {
     RANGE_OK,
-    RANGE_BROKEN,  /* not a byte range */
-    RANGE_BEYOND,  /* begins behind the end */
+    RANGE_BROKEN, /* not a byte range */
+    RANGE_BEYOND, /* begins behind the end */
 };
 
 /* Of several ranges the first counts. RANGE_OK: off and len lie within size. */

@@ -9,7 +9,7 @@ enum { SLICE_BLOCK = 64 * 1024 };
 
 /* What the scan knows at one position. */
 struct scan {
-    uint64_t line;   /* the line this byte belongs to */
+    uint64_t line; /* the line this byte belongs to */
     uint64_t first;
     uint64_t last;   /* of the slice; UINT64_MAX: none */
     char before;     /* the byte before */

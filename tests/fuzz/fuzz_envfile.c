@@ -3,9 +3,9 @@
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
-#include "execd/exec/env.h"
 #include "execd/exec/envfile.h"
-#include "execd/exec/expand.h"
+#include "execd/fs/env.h"
+#include "execd/fs/expand.h"
 
 static void check(const struct env *v)
 {

@@ -5,7 +5,7 @@
 # Usage: tests/integration/run.sh [pytest arguments]
 # Environment: SANDGATE_BIN, EXECD_BIN (programs under test; default the release build).
 # Closing line: N passed, M failed.
-set -eu
+set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 state=${SANDGATE_STATE:-$HOME/.cache/sandgate}
@@ -24,7 +24,7 @@ trap 'rm -f "$log"' EXIT
 rc=0
 "$state/venv/bin/python" -m pytest -c tests/integration/pytest.ini tests/integration "$@" 2>&1 | tee "$log" ||
     rc=${PIPESTATUS[0]}
-count() { sed -n "s/.*[ =]\([0-9][0-9]*\) $1.*/\1/p" "$log" | tail -n 1; }
+count() { sed -n -E "s/(^|.*[ =])([0-9]+) $1.*/\2/p" "$log" | tail -n 1; }
 passed=$(count passed) failed=$(count failed) errors=$(count error)
 echo "${passed:-0} passed, $((${failed:-0} + ${errors:-0})) failed"
 exit "$rc"

@@ -348,3 +348,57 @@ def test_delete(agent, tmp_path):
     assert (resp.status, resp.data) == (200, b"")
     assert os.listdir(tmp_path) == ["dir"]
     refused(agent.request("DELETE", "/files", path=str(tmp_path / "dir")), 500, "RUNTIME_ERROR")
+
+
+# ---- directories ----
+
+
+def test_make_directories(agent, tmp_path):
+    body = {str(tmp_path / "a/b"): {"mode": 750, "owner": None, "group": ""}, "~/c": {}, str(tmp_path): {"mode": 700}}
+    before = mode_of(tmp_path)
+    resp = agent.request("POST", "/directories", body)
+    assert (resp.status, resp.data) == (200, b"")
+    assert mode_of(tmp_path / "a/b") == 0o750 and mode_of(tmp_path / "a") == 0o755
+    assert (tmp_path / "c").is_dir() and mode_of(tmp_path) == before
+    (tmp_path / "f").write_bytes(b"")
+    refused(agent.request("POST", "/directories", {str(tmp_path / "f/x"): {}}), 500, "RUNTIME_ERROR")
+    refused(agent.request("POST", "/directories", "[]"), 400, "INVALID_REQUEST_BODY")
+    refused(agent.request("POST", "/directories", {str(tmp_path / "d"): {"mode": "x"}}), 400, "INVALID_REQUEST_BODY")
+
+
+def listed(agent, path, **query):
+    resp = agent.request("GET", "/directories/list", path=str(path), **query)
+    assert resp.status == 200, resp.data
+    return [(e["path"], e["type"]) for e in json.loads(resp.data)]
+
+
+def test_list_directories(agent, tmp_path):
+    for name in ("b/z", "b/y/deep", "a"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "B.txt").write_bytes(b"x")
+    (tmp_path / "link").symlink_to("b")
+    top = [("B.txt", "file"), ("a", "directory"), ("b", "directory"), ("link", "symlink")]
+    two = top[:3] + [("b/y", "directory"), ("b/z", "directory")] + top[3:]
+    full = two[:4] + [("b/y/deep", "directory")] + two[4:]
+    for query, want in [({}, top), ({"depth": 1}, top), ({"depth": 0}, []), ({"depth": 2}, two), ({"depth": 99}, full)]:
+        assert listed(agent, tmp_path, **query) == [(f"{tmp_path}/{n}", t) for n, t in want]
+    assert listed(agent, tmp_path / "a") == []
+    refused(agent.request("GET", "/directories/list"), 400, "MISSING_QUERY")
+    for query in ({"depth": -1}, {"depth": "x"}):
+        refused(agent.request("GET", "/directories/list", path=str(tmp_path), **query), 400, "INVALID_REQUEST_BODY")
+    refused(agent.request("GET", "/directories/list", path=str(tmp_path / "nope")), 404, "FILE_NOT_FOUND")
+    for name in ("link", "B.txt"):
+        refused(agent.request("GET", "/directories/list", path=str(tmp_path / name)), 400, "INVALID_REQUEST_BODY")
+
+
+def test_remove_directories(agent, tmp_path):
+    (tmp_path / "keep").write_bytes(b"x")
+    (tmp_path / "a/b/c").mkdir(parents=True)
+    (tmp_path / "a/b/f").write_bytes(b"x")
+    (tmp_path / "a/link").symlink_to(tmp_path)
+    resp = agent.request("DELETE", "/directories", path=[str(tmp_path / "a"), str(tmp_path / "nope")])
+    assert (resp.status, resp.data) == (200, b"")
+    assert os.listdir(tmp_path) == ["keep"]
+    for path in (tmp_path / "keep", "/", "//.", "/proc/.."):
+        refused(agent.request("DELETE", "/directories", path=str(path)), 500, "RUNTIME_ERROR")
+    assert (tmp_path / "keep").exists()

@@ -1,7 +1,7 @@
 /* The form parser, with the body cut at every place. */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
 
@@ -74,7 +74,8 @@ static void bodies(void **state)
     check("--B\r\n" HEAD "hello\r\n--B--\r\n", "<f|-|->hello;");
     check("--B\r\n" HEAD "\r\n--B--", "<f|-|->;");
     check("--B\r\n" HEAD "a\r\n-\r\n--\r\r\n--A\r\n--B--", "<f|-|->a\r\n-\r\n--\r\r\n--A;");
-    check("--B\r\n" HEAD "x\r\n--B \t\r\n" HEAD "y\r\n--B--trailer\r\n--B\r\n", "<f|-|->x;<f|-|->y;");
+    check("--B\r\n" HEAD "x\r\n--B \t\r\n" HEAD "y\r\n--B--trailer\r\n--B\r\n",
+          "<f|-|->x;<f|-|->y;");
     check("preamble\r\n--B\r\n" HEAD "x\r\n--B--", "<f|-|->x;");
     check("--B--", "");
     check("--B\r\n\r\nx\r\n--B--", "<|-|->x;");
@@ -100,7 +101,10 @@ static void faults(void **state)
 
 static void content_types(void **state)
 {
-    static const char *const bad[] = { NULL, "", "text/plain", "multipart/form-data",
+    static const char *const bad[] = { NULL,
+                                       "",
+                                       "text/plain",
+                                       "multipart/form-data",
                                        "multipart/form-data; boundary=",
                                        "multipart/form-data; boundary=\"open",
                                        "multipart/mixed; boundary=B" };
@@ -138,7 +142,8 @@ static void limits(void **state)
     for (over = 0; over < 2; over++) {
         memset(name, 'n', sizeof(name));
         name[MULTIPART_NAME_MAX - 1 + over] = '\0';
-        (void)snprintf(body, len, "--B\r\nContent-Disposition: form-data; name=\"%s\"\r\n\r\n", name);
+        (void)snprintf(body, len, "--B\r\nContent-Disposition: form-data; name=\"%s\"\r\n\r\n",
+                       name);
         m = multipart_new("multipart/form-data; boundary=B", 1, &ops, &out, &e);
         assert_int_equal(multipart_push(m, body, strlen(body), &e), over ? -1 : 0);
         multipart_free(m);
@@ -177,11 +182,8 @@ static void random_content(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bodies),
-        cmocka_unit_test(faults),
-        cmocka_unit_test(content_types),
-        cmocka_unit_test(limits),
-        cmocka_unit_test(random_content),
+        cmocka_unit_test(bodies), cmocka_unit_test(faults),         cmocka_unit_test(content_types),
+        cmocka_unit_test(limits), cmocka_unit_test(random_content),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

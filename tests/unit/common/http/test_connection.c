@@ -183,6 +183,54 @@ static void close_is_honoured(void **state)
     client_close(&c);
 }
 
+/* A client that has nothing more to say still gets its answers. */
+static void half_closed_client_is_answered(void **state)
+{
+    struct client c;
+    int i;
+
+    (void)state;
+    for (i = 0; i < 5; i++) {
+        client_open(&c, &env);
+        client_request(&c, "GET /say/x", "", NULL);
+        shutdown(c.fd, SHUT_WR);
+        reply_is(&c, "x");
+        assert_true(client_at_end(&c));
+        client_close(&c);
+    }
+    client_open(&c, &env);
+    client_request(&c, "GET /gated", "", NULL);
+    http_env_wait(&at.entered);
+    shutdown(c.fd, SHUT_WR);
+    sem_post(&at.open);
+    reply_is(&c, "{\"gated\":1}");
+    assert_true(client_at_end(&c));
+    client_close(&c);
+}
+
+/* Half a request and the end in one go: the place must be free at once, not after the idle timeout. */
+static void leaving_with_the_last_bytes_is_noticed(void **state)
+{
+    struct reply r;
+    int i;
+
+    (void)state;
+    for (i = 0; i < 3 * MAX_CONNECTIONS; i++) {
+        struct client c;
+
+        client_open(&c, &env);
+        client_text(&c, i % 2 ? "GET /say/x HT"
+                              : "POST /say/x HTTP/1.1\r\nHost: t\r\nContent-Length: 9\r\n\r\nabc");
+        client_close(&c);
+    }
+    r.status = 0;
+    TEST_UNTIL(r.status == 200, {
+        http_once(&env, "GET /say/x", "", NULL, &r);
+        free(r.head);
+        free(r.body);
+    });
+}
+
 /* ---- files ---- */
 
 static void file_is_sent(void **state)
@@ -480,6 +528,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(pipelined_requests_are_answered_in_order, start, stop),
         cmocka_unit_test_setup_teardown(pipelined_behind_a_blocking_one, start, stop),
         cmocka_unit_test_setup_teardown(close_is_honoured, start, stop),
+        cmocka_unit_test_setup_teardown(half_closed_client_is_answered, start, stop),
+        cmocka_unit_test_setup_teardown(leaving_with_the_last_bytes_is_noticed, start, stop),
         cmocka_unit_test_setup_teardown(file_is_sent, start, stop),
         cmocka_unit_test_setup_teardown(failed_file_is_an_error, start, stop),
         cmocka_unit_test_setup_teardown(too_many_connections_are_503, start, stop),

@@ -1,15 +1,15 @@
 /* Environments, the env file's grammar, expansion of paths. */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
-#include "execd/exec/env.h"
 #include "execd/exec/envfile.h"
-#include "execd/exec/expand.h"
+#include "execd/fs/env.h"
+#include "execd/fs/expand.h"
 
 #include <stdio.h>
 #include <stdlib.h>

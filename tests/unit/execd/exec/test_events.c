@@ -1,7 +1,7 @@
 /* Events are what jansson would have written, for any bytes. */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
 
@@ -67,8 +67,8 @@ static void exact_text(void **state)
     assert_string_equal(out.data, "{\"type\":\"ping\",\"text\":\"pong\",\"timestamp\":5}\n\n");
     buf_clear(&out);
     assert_int_equal(event_complete(&out, 7, 5), 0);
-    assert_string_equal(out.data,
-                        "{\"type\":\"execution_complete\",\"execution_time\":7,\"timestamp\":5}\n\n");
+    assert_string_equal(
+        out.data, "{\"type\":\"execution_complete\",\"execution_time\":7,\"timestamp\":5}\n\n");
     buf_clear(&out);
     assert_int_equal(event_error(&out, "CommandExecError", "3", "exit status 3", NULL, 5), 0);
     assert_string_equal(out.data, "{\"type\":\"error\",\"error\":{\"ename\":\"CommandExecError\","

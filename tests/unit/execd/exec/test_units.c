@@ -1,7 +1,7 @@
 /* Where the units of command output end, however the bytes arrive. */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
 

@@ -1,19 +1,19 @@
 /* The pure parts of the file routes: ranges, header values, modes, paths, lines of a file. */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
-#include "execd/exec/env.h"
-#include "execd/exec/spool.h"
+#include "execd/fs/env.h"
 #include "execd/fs/headers.h"
 #include "execd/fs/path.h"
 #include "execd/fs/perms.h"
 #include "execd/fs/range.h"
 #include "execd/fs/slice.h"
+#include "execd/fs/tmpfile.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,7 +77,8 @@ static void dispositions(void **state)
     disposition_is("a b.txt", "attachment; filename=\"a b.txt\"");
     disposition_is("a\"\\.txt", "attachment; filename=\"a\\\"\\\\.txt\"");
     disposition_is("é", "attachment; filename=\"__\"; filename*=UTF-8''%C3%A9");
-    disposition_is("a\r\nX: y", "attachment; filename=\"a__X: y\"; filename*=UTF-8''a%0D%0AX%3A%20y");
+    disposition_is("a\r\nX: y",
+                   "attachment; filename=\"a__X: y\"; filename*=UTF-8''a%0D%0AX%3A%20y");
     disposition_is("\xff", "attachment; filename=\"_\"; filename*=UTF-8''%EF%BF%BD");
 }
 
@@ -157,8 +158,8 @@ static void literal_name_beats_a_missing_variable(void **state)
 
 static void slice_is(const char *text, uint64_t first, uint64_t limit, const char *want)
 {
-    int fd = spool_tmpfile(NULL);
-    int to = spool_tmpfile(NULL);
+    int fd = tmpfile_open(NULL);
+    int to = tmpfile_open(NULL);
     struct slice s;
     struct err e = { 0 };
     char got[256] = "";
@@ -199,12 +200,9 @@ static void slices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranges),
-        cmocka_unit_test(dispositions),
-        cmocka_unit_test(dates),
-        cmocka_unit_test(modes),
-        cmocka_unit_test(clean_paths),
-        cmocka_unit_test(literal_name_beats_a_missing_variable),
+        cmocka_unit_test(ranges),      cmocka_unit_test(dispositions),
+        cmocka_unit_test(dates),       cmocka_unit_test(modes),
+        cmocka_unit_test(clean_paths), cmocka_unit_test(literal_name_beats_a_missing_variable),
         cmocka_unit_test(slices),
     };
 

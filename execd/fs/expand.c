@@ -1,9 +1,9 @@
-#include "execd/exec/expand.h"
+#include "execd/fs/expand.h"
 
 #include "common/base/buf.h"
 #include "common/base/cleanup.h"
 #include "common/base/err.h"
-#include "execd/exec/env.h"
+#include "execd/fs/env.h"
 
 #include <ctype.h>
 #include <limits.h>

@@ -1,4 +1,4 @@
-#include "execd/exec/env.h"
+#include "execd/fs/env.h"
 
 #include <stdio.h>
 #include <stdlib.h>
