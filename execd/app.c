@@ -185,7 +185,7 @@ static int start_classic(struct app *app, struct err *e)
     return app_start_entrypoint(app, app->opt.entrypoint, n, e);
 }
 
-struct app *app_new(const struct options *opt, char *const *environ, struct err *e)
+struct app *app_new(const struct options *opt, char *const *env, struct err *e)
 {
     struct app *app = calloc(1, sizeof(*app));
 
@@ -197,7 +197,7 @@ struct app *app_new(const struct options *opt, char *const *environ, struct err 
     app->state = APP_HELD;
     app->umask = umask(022);
     (void)umask(app->umask);
-    if (read_environment(app, environ, e) < 0 || open_loop(app, e) < 0 || open_server(app, e) < 0) {
+    if (read_environment(app, env, e) < 0 || open_loop(app, e) < 0 || open_server(app, e) < 0) {
         app_free(app);
         return NULL;
     }

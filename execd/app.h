@@ -46,8 +46,8 @@ struct app {
     int64_t flush_mono_ms;
 };
 
-/* NULL: err set. environ is read, not kept. */
-struct app *app_new(const struct options *opt, char *const *environ, struct err *e);
+/* NULL: err set. env is read, not kept. */
+struct app *app_new(const struct options *opt, char *const *env, struct err *e);
 /* Until the end; the process's exit status. -1: err set. */
 int app_run(struct app *app, struct err *e);
 void app_free(struct app *app);

@@ -3,6 +3,17 @@
 #include "common/http/http.h"
 
 struct app;
+struct jx_field;
+
+/* The tables that decode request bodies, for tests/fuzz/fuzz_agent_body.c. */
+struct api_table {
+    const struct jx_field *fields;
+    size_t len;
+};
+extern const struct api_table claim_table;
+extern const struct api_table command_table;
+extern const struct api_table dirs_table;
+extern const struct api_table upload_table;
 
 extern const struct http_route api_routes[];
 extern const size_t api_n_routes;

@@ -33,6 +33,8 @@ static const struct jx_field fields[] = {
     { "lineEndings", JX_STR, offsetof(struct claim, line_endings), JX_NULLABLE, 0, 0, 16 },
 };
 
+const struct api_table claim_table = { fields, ARRAY_LEN(fields) };
+
 /* Somebody who does not know the secret reached a held agent: it must not be used any more. */
 static int refuse(struct app *app, struct err *e)
 {

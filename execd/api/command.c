@@ -46,6 +46,8 @@ static const struct jx_field fields[] = {
       4 << 20 },
 };
 
+const struct api_table command_table = { fields, ARRAY_LEN(fields) };
+
 static int check(const struct command *c, struct err *e)
 {
     if (!!c->command == !!c->argv)

@@ -109,6 +109,8 @@ static const struct jx_field fields[] = {
     { "mode", JX_I64, offsetof(struct wish, mode), JX_NULLABLE, 0, INT64_MAX, 0 },
 };
 
+const struct api_table dirs_table = { fields, ARRAY_LEN(fields) };
+
 /* Mode and owner are for a directory that is new; one that is there is left as it is. */
 static int make_one(struct app *app, const char *asked, const json_t *v, struct err *e)
 {

@@ -54,6 +54,8 @@ static const struct jx_field fields[] = {
     { "mode", JX_I64, offsetof(struct metadata, mode), JX_NULLABLE, 0, INT64_MAX, 0 },
 };
 
+const struct api_table upload_table = { fields, ARRAY_LEN(fields) };
+
 static const char *tmpdir(const struct upload *up)
 {
     return env_get(&up->app->base, "TMPDIR");

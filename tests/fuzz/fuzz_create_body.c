@@ -1,0 +1,44 @@
+/* Bodies of the lifecycle API: create and telemetry, by the decoders that serve them. */
+#include "tests/fuzz/fuzz.h"
+
+#include "gateway/api/api.h"
+#include "gateway/domain/lifecycle.h"
+
+static void create(const struct http_req *rq)
+{
+    struct create_req out = { 0 };
+    struct err e = { 0 };
+    json_t *doc = NULL;
+
+    if (api_decode_create(rq, &doc, &out, &e) < 0) {
+        MUST(!doc && e.code == ERRC_INVALID && e.msg[0]);
+        return;
+    }
+    MUST(out.image && *out.image && json_array_size(out.entrypoint) > 0);
+    MUST(out.timeout_s == 0 || out.timeout_s >= LIFECYCLE_TIMEOUT_MIN_S);
+    MUST(!out.registry_user == !out.registry_password);
+    MUST(!out.platform_os == !out.platform_arch);
+    json_decref(doc);
+}
+
+static void event(struct http_req *rq)
+{
+    struct http_resp rs = { .file_fd = -1 };
+    struct err e = { 0 };
+
+    if (api_metrics_event(NULL, rq, &rs, &e) == 0)
+        MUST(rs.status == 204 && !rs.body);
+    else
+        MUST(e.code == ERRC_INVALID && e.msg[0]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *text = fuzz_text(data, size);
+    struct http_req rq = { .body = text, .body_len = size };
+
+    create(&rq);
+    event(&rq);
+    free(text);
+    return 0;
+}
