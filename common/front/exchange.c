@@ -1,0 +1,597 @@
+#include "common/front/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FAILED "BACKEND_RESPONSE_FAILED"
+
+/* ---- failures ---- */
+
+/* The client must see that the response is not whole: with framing by its absence, else by a reset. */
+static void cut(struct client *c)
+{
+    struct linger hard = { .l_onoff = 1 };
+
+    if (c->responded && c->response.kind == BODY_CLOSE)
+        (void)setsockopt(c->watch.fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
+    client_close(c);
+}
+
+void exchange_fail(struct client *c, int status, const char *code, const char *message)
+{
+    if (c->responded) {
+        cut(c);
+        return;
+    }
+    if (c->backend)
+        backend_close(c->backend);
+    if (!c->request.done) /* bytes of the body are gone, and who knows where it ends */
+        c->keep = c->keep && c->request.kind == BODY_LENGTH;
+    answer_error(c, status, code, message);
+}
+
+static void connect_failed(struct client *c, int sys)
+{
+    char text[128];
+    char why[64];
+
+    (void)snprintf(text, sizeof(text), "cannot connect to the backend: %s",
+                   strerror_r(sys, why, sizeof(why)));
+    exchange_fail(c, 502, "BACKEND_CONNECTION_FAILED", text);
+}
+
+/* ---- start ---- */
+
+static void attach(struct client *c, struct backend *b)
+{
+    c->backend = b;
+    b->client = c;
+    c->replayable = true;
+    c->request_off = c->request_start;
+    timeout_set(c->front, &b->timed,
+                b->state == BACKEND_CONNECTING ? TIMEOUT_CONNECT : TIMEOUT_RESPONSE);
+}
+
+static void go(struct client *c)
+{
+    if (c->backend->state == BACKEND_CONNECTING)
+        client_watch(c);
+    else
+        exchange_upload(c);
+}
+
+/* What has come of the body goes out with the head, as far as the block has room. */
+static int take_body_prefix(struct client *c)
+{
+    size_t len;
+    const char *rest = client_rest(c, &len);
+    size_t room = c->block->cap - c->request_len;
+    ssize_t used = 0;
+
+    if (len) {
+        used = body_take(&c->request, rest, len < room ? len : room);
+        if (used < 0)
+            return -1;
+        memcpy(c->block->data + c->request_len, rest, (size_t)used);
+        c->request_len += (size_t)used;
+        c->result.request_bytes += (uint64_t)used;
+    }
+    return client_rest_used(c, (size_t)used);
+}
+
+void exchange_start(struct client *c, struct pool *p)
+{
+    struct backend *b;
+    int sys = 0;
+
+    c->state = CLIENT_EXCHANGE;
+    timeout_clear(&c->timed);
+    if (take_body_prefix(c) < 0) {
+        answer_refuse(c, 400, "the request body is not chunked as it says");
+        return;
+    }
+    b = backend_get(p, c->front, false, !c->safe, &sys);
+    if (!b) {
+        connect_failed(c, sys);
+        return;
+    }
+    attach(c, b);
+    go(c);
+}
+
+/* The connection died before it said anything. It had served before, so it may just have been closed
+ * for idleness; true: the request goes out again on a fresh one. */
+static bool try_again(struct client *c)
+{
+    struct backend *old = c->backend;
+    struct front *f = c->front;
+    struct pool *p = old->pool;
+    struct backend *b;
+    int sys = 0;
+
+    if (!old->reused || old->received || !c->replayable ||
+        (!c->safe && c->request_off > c->request_start))
+        return false;
+    f->stats.retries++;
+    pool_hold(p);
+    backend_close(old);
+    b = backend_get(p, f, true, false, &sys);
+    pool_release(f, p);
+    if (b) {
+        attach(c, b);
+        go(c);
+    } else {
+        connect_failed(c, sys);
+    }
+    return true;
+}
+
+/* ---- towards the backend ---- */
+
+/* It takes no more; but what it said before may still lie in the socket. */
+static void upload_broken(struct client *c)
+{
+    if (c->request_off == c->request_start && try_again(c))
+        return;
+    c->backend->write_broken = true;
+    client_watch(c);
+    if (c->backend)
+        backend_watch(c->backend);
+}
+
+static int send_block(struct client *c)
+{
+    ssize_t n = sock_send(c->backend->watch.fd, c->block->data + c->request_off,
+                          c->request_len - c->request_off);
+
+    if (n < 0)
+        return -1;
+    c->request_off += (size_t)n;
+    return 0;
+}
+
+/* Passes on body bytes. 0, -1: the backend takes no more, -2: the client is closed or answered. */
+static int pass_body(struct client *c, const char *data, size_t len, size_t *used)
+{
+    ssize_t n = body_take(&c->request, data, len);
+
+    if (n < 0) {
+        if (c->responded) {
+            client_close(c);
+        } else {
+            backend_close(c->backend);
+            answer_refuse(c, 400, "the request body is not chunked as it says");
+        }
+        return -2;
+    }
+    *used = (size_t)n;
+    c->replayable = false;
+    c->result.request_bytes += (uint64_t)n;
+    return pending_send(&c->backend->out, c->backend->watch.fd, data, (size_t)n);
+}
+
+static int upload_stashed(struct client *c)
+{
+    size_t used;
+    int r = pass_body(c, c->in->data + c->in->off, c->in->len - c->in->off, &used);
+
+    if (r == 0)
+        client_in_used(c, used);
+    return r;
+}
+
+/* As pass_body; 1: there is no more for now. */
+static int upload_received(struct client *c)
+{
+    struct front *f = c->front;
+    ssize_t n = sock_recv(c->watch.fd, f->in, FRONT_READ);
+    size_t used;
+    int r;
+
+    if (n == -2)
+        return 1;
+    if (n <= 0) {
+        client_close(c);
+        return -2;
+    }
+    r = pass_body(c, f->in, (size_t)n, &used);
+    if (r == 0 && used < (size_t)n && stash_add(&c->in, f->in + used, (size_t)n - used) < 0) {
+        client_close(c);
+        return -2;
+    }
+    return r == 0 && n < FRONT_READ ? 1 : r;
+}
+
+static int upload_body(struct client *c)
+{
+    int rounds = PUMP_ROUNDS;
+    int r = 0;
+
+    while (r == 0 && !c->request.done && !pending_any(&c->backend->out) && rounds--)
+        r = c->in ? upload_stashed(c) : upload_received(c);
+    return r;
+}
+
+void exchange_upload(struct client *c)
+{
+    struct backend *b = c->backend;
+    int r = 0;
+
+    if (c->request_off < c->request_len)
+        r = send_block(c);
+    if (r == 0 && !b->write_broken)
+        r = pending_flush(&b->out, b->watch.fd);
+    if (r == 0 && c->request_off == c->request_len && !c->request.done && !b->write_broken) {
+        r = upload_body(c);
+        if (r == -2)
+            return;
+        if (!c->responded && b->state == BACKEND_HEAD)
+            timeout_set(c->front, &b->timed, TIMEOUT_RESPONSE); /* there was progress */
+    }
+    if (r == -1) {
+        upload_broken(c);
+        return;
+    }
+    client_watch(c);
+    if (c->backend)
+        backend_watch(c->backend);
+}
+
+/* ---- towards the client ---- */
+
+static int to_client(struct client *c, const char *data, size_t len)
+{
+    if (pending_send(&c->out, c->watch.fd, data, len) == 0)
+        return 0;
+    client_close(c);
+    return -1;
+}
+
+static void finish(struct client *c, bool extra)
+{
+    struct backend *b = c->backend;
+    bool sent = c->request.done && !pending_any(&b->out) && c->request_off == c->request_len;
+
+    if (extra || !sent || b->write_broken)
+        b->persistent = false;
+    if (!c->request.done)
+        c->keep = false;
+    c->backend = NULL;
+    backend_put(b);
+    client_next(c);
+}
+
+/* Body bytes behind hlen bytes of head in f->out. */
+static void relay(struct client *c, size_t hlen, const char *data, size_t len)
+{
+    char *out = c->front->out;
+    ssize_t n = body_take(&c->response, data, len);
+
+    if (n < 0) {
+        if (!hlen || to_client(c, out, hlen) == 0)
+            cut(c);
+        return;
+    }
+    c->result.response_bytes += (uint64_t)n;
+    if (hlen && (size_t)n <= FRONT_OUT_MAX - hlen) { /* one packet */
+        memcpy(out + hlen, data, (size_t)n);
+        if (to_client(c, out, hlen + (size_t)n) < 0)
+            return;
+    } else if ((hlen && to_client(c, out, hlen) < 0) || to_client(c, data, (size_t)n) < 0) {
+        return;
+    }
+    if (c->response.done)
+        finish(c, (size_t)n < len);
+}
+
+ssize_t exchange_head(struct client *c, const struct head *h, const char *connection)
+{
+    struct rules_out o = { .data = c->front->out, .cap = FRONT_OUT_MAX };
+    struct rules_response r = {
+        .drop = c->drop,
+        .connection = connection,
+        .upgrade = h->status == 101,
+        .no_framing = h->status < 200 || h->status == 204,
+    };
+
+    if (h->status >= 200) {
+        r.added = c->block->data;
+        r.added_len = c->added_len;
+        r.location_prefix = c->block->data + c->added_len;
+        r.location_prefix_len = c->prefix_len;
+    }
+    rules_response(h, &r, &o);
+    return o.full ? -1 : (ssize_t)o.len;
+}
+
+static void response_framing(struct client *c, const struct head *h)
+{
+    if (c->is_head || h->status == 204 || h->status == 304)
+        body_init(&c->response, BODY_NONE, 0);
+    else if (h->chunked)
+        body_init(&c->response, BODY_CHUNKED, 0);
+    else if (h->has_length)
+        body_init(&c->response, BODY_LENGTH, h->length);
+    else
+        body_init(&c->response, BODY_CLOSE, 0);
+}
+
+static void begin_response(struct client *c, const struct head *h, const char *rest, size_t len)
+{
+    struct backend *b = c->backend;
+    ssize_t n;
+
+    response_framing(c, h);
+    if (c->response.kind == BODY_CHUNKED && !c->minor) {
+        exchange_fail(c, 502, FAILED, "the backend answered HTTP/1.0 with a chunked body");
+        return;
+    }
+    b->persistent = head_persistent(h) && c->response.kind != BODY_CLOSE;
+    c->keep = c->keep && c->response.kind != BODY_CLOSE && !c->front->draining;
+    n = exchange_head(c, h, !c->keep ? "close" : c->minor ? NULL : "keep-alive");
+    if (n < 0) {
+        exchange_fail(c, 502, FAILED, "the head of the backend's response is too long");
+        return;
+    }
+    timeout_clear(&b->timed);
+    b->state = BACKEND_BODY;
+    c->responded = true;
+    c->result.status = h->status;
+    if (c->request_off == c->request_len) {
+        block_put(c->front, c->block);
+        c->block = NULL;
+    }
+    relay(c, (size_t)n, rest, len);
+}
+
+static void interim(struct client *c, const struct head *h)
+{
+    ssize_t n = exchange_head(c, h, NULL);
+
+    timeout_set(c->front, &c->backend->timed, TIMEOUT_RESPONSE);
+    if (n > 0 && c->minor)
+        (void)to_client(c, c->front->out, (size_t)n);
+}
+
+/* One head of a response. True: it was interim, the next one follows. */
+static bool take_head(struct client *c, const struct head *h, const char *rest, size_t len)
+{
+    if (h->status >= 200) {
+        begin_response(c, h, rest, len);
+        return false;
+    }
+    if (h->status != 101) {
+        interim(c, h);
+        return c->state == CLIENT_EXCHANGE;
+    }
+    if (c->upgrade && c->request.done && c->request_off == c->request_len) {
+        ssize_t n = exchange_head(c, h, "Upgrade");
+
+        c->result.status = 101;
+        c->responded = true;
+        if (n >= 0 && to_client(c, c->front->out, (size_t)n) == 0)
+            tunnel_start(c, rest, len);
+        return false;
+    }
+    exchange_fail(c, 502, FAILED, "the backend switched protocols without being asked");
+    return false;
+}
+
+/* Heads in data; st is NULL, or holds data and is given back or freed. */
+static void take_heads(struct backend *b, struct stash *st, struct head *h, const char *data,
+                       size_t len)
+{
+    struct client *c = b->client;
+    struct front *f = b->front;
+    enum head_result r;
+
+    while ((r = head_parse(h, data, len)) == HEAD_DONE) {
+        size_t used = h->len;
+
+        if (!take_head(c, h, data + used, len - used))
+            break;
+        data += used;
+        len -= used;
+        h = &f->response_head;
+        head_init(h, true);
+    }
+    if (r == HEAD_BAD)
+        exchange_fail(c, 502, FAILED, "the head of the backend's response is malformed");
+    if (r == HEAD_MORE && len) {
+        if (stash_add(&b->in, data, len) < 0)
+            client_close(c);
+        else
+            memcpy(&b->in->head, h, sizeof(*h));
+    }
+    free(st);
+}
+
+static void received(struct backend *b, const char *data, size_t len)
+{
+    struct front *f = b->front;
+    struct stash *st = b->in;
+
+    b->received = true;
+    if (b->state == BACKEND_BODY) {
+        relay(b->client, 0, data, len);
+    } else if (!st) {
+        head_init(&f->response_head, true);
+        take_heads(b, NULL, &f->response_head, data, len);
+    } else if (stash_add(&st, data, len) < 0) {
+        client_close(b->client);
+    } else {
+        b->in = NULL;
+        take_heads(b, st, &st->head, st->data, st->len);
+    }
+}
+
+static void ended(struct backend *b, bool broken)
+{
+    struct client *c = b->client;
+
+    if (b->state == BACKEND_BODY) {
+        if (c->response.kind == BODY_CLOSE && !broken)
+            finish(c, false);
+        else
+            cut(c);
+        return;
+    }
+    if (!try_again(c))
+        exchange_fail(c, 502, FAILED, "the backend closed the connection before it answered");
+}
+
+static bool under_way(const struct backend *b, const struct client *c)
+{
+    return b->client == c && (b->state == BACKEND_HEAD || b->state == BACKEND_BODY);
+}
+
+static void download(struct backend *b)
+{
+    struct client *c = b->client;
+    struct front *f = b->front;
+    int rounds = PUMP_ROUNDS;
+    ssize_t n;
+
+    do {
+        n = sock_recv(b->watch.fd, f->in, FRONT_READ);
+        if (n == -2)
+            return;
+        if (n <= 0) {
+            ended(b, n < 0);
+            return;
+        }
+        received(b, f->in, (size_t)n);
+        if (!under_way(b, c))
+            return;
+    } while (n == FRONT_READ && !pending_any(&c->out) && --rounds);
+    if (pending_any(&c->out)) {
+        backend_watch(b);
+        client_watch(c);
+    }
+}
+
+static void connected(struct backend *b)
+{
+    struct client *c = b->client;
+    int sys = 0;
+    socklen_t len = sizeof(sys);
+
+    (void)getsockopt(b->watch.fd, SOL_SOCKET, SO_ERROR, &sys, &len);
+    if (sys) {
+        connect_failed(c, sys);
+        return;
+    }
+    b->state = BACKEND_HEAD;
+    timeout_set(c->front, &b->timed, TIMEOUT_RESPONSE);
+    exchange_upload(c);
+}
+
+void exchange_on_backend(struct backend *b, uint32_t events)
+{
+    struct client *c = b->client;
+
+    if (b->state == BACKEND_CONNECTING) {
+        connected(b);
+        return;
+    }
+    if (b->state == BACKEND_TUNNEL) {
+        tunnel_on_backend(b, events);
+        return;
+    }
+    if (events & EPOLLOUT)
+        exchange_upload(c);
+    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) && under_way(b, c) &&
+        !pending_any(&c->out))
+        download(b);
+}
+
+/* ---- decisions ---- */
+
+/* Fields and the prefix for the response go to the front of the block. */
+static void put_response_edits(struct client *c, const struct rules_edit *edit, const char *prefix,
+                               struct rules_out *o)
+{
+    size_t i;
+
+    for (i = 0; edit && i < edit->n_add; i++)
+        if (edit->add[i].value)
+            rules_put_field(o, edit->add[i].name, edit->add[i].value);
+    c->added_len = o->len;
+    if (prefix)
+        rules_puts(o, prefix);
+    c->prefix_len = o->len - c->added_len;
+    if (o->len > FRONT_ADDED_MAX)
+        o->full = true;
+}
+
+/* Writes edits and head into a block of the size. -1: it does not fit, or there is no memory. */
+static int fill_block(struct client *c, size_t size, const struct rules_request *r,
+                      const struct rules_edit *edit, const char *prefix)
+{
+    struct block *b = block_get(c->front, size);
+    struct rules_out o = { 0 };
+
+    if (!b)
+        return -1;
+    o.data = b->data;
+    o.cap = b->cap;
+    put_response_edits(c, edit, prefix, &o);
+    c->request_start = c->request_off = o.len;
+    rules_request(c->rq.head, r, &o);
+    c->request_len = o.len;
+    if (o.full) {
+        block_put(c->front, b);
+        return -1;
+    }
+    c->block = b;
+    c->drop = edit ? edit->drop : NULL;
+    return 0;
+}
+
+static void start(struct client *c, struct pool *p, const struct rules_request *r,
+                  const struct rules_edit *edit, const char *prefix)
+{
+    if (!p) {
+        answer_error(c, 503, NULL, "the server is out of memory");
+        return;
+    }
+    if (fill_block(c, BLOCK_SMALL, r, edit, prefix) < 0 &&
+        fill_block(c, BLOCK_LARGE, r, edit, prefix) < 0) {
+        c->added_len = 0;
+        answer_error(c, 431, NULL, "the request head is too long to be passed on");
+        return;
+    }
+    c->upgrade = r->upgrade && rules_upgrades(c->rq.head);
+    exchange_start(c, p);
+}
+
+void front_proxy(struct front_req *rq, const struct front_proxy *p)
+{
+    struct client *c = CONTAINER_OF(rq, struct client, rq);
+    struct front *f = c->front;
+    struct rules_request r = p->request;
+
+    f->stats.proxied++;
+    r.peer_header = f->opt.peer_header;
+    r.peer_value = NULL;
+    if (!r.forwarded_for)
+        r.forwarded_for = c->peer_text;
+    start(c, pool_of(f, p->to), &r, &p->response, p->location_prefix);
+}
+
+void front_internal(struct front_req *rq, const struct rules_edit *edit)
+{
+    struct client *c = CONTAINER_OF(rq, struct client, rq);
+    struct front *f = c->front;
+    struct rules_request r = {
+        .peer_header = f->opt.peer_header,
+        .peer_value = c->peer_text,
+        .keep_forwarded = true,
+        .upgrade = true,
+    };
+
+    f->stats.internal++;
+    c->internal = true;
+    start(c, &f->internal, &r, edit, NULL);
+}

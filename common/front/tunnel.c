@@ -1,0 +1,114 @@
+#include "common/front/internal.h"
+
+/* After a 101 both sides are the same: bytes from one go to the other, and the end of one is told to
+ * the other once everything before it is through. */
+
+static void settle(struct client *c)
+{
+    struct backend *b = c->backend;
+
+    if (c->eof && !c->shut && !pending_any(&b->out)) {
+        c->shut = true;
+        (void)shutdown(b->watch.fd, SHUT_WR);
+    }
+    if (b->eof && !b->shut && !pending_any(&c->out)) {
+        b->shut = true;
+        (void)shutdown(c->watch.fd, SHUT_WR);
+    }
+    if (c->shut && b->shut) {
+        client_done(c, true);
+        client_close(c);
+        return;
+    }
+    if (c->eof || b->eof)
+        timeout_set(c->front, &c->timed, TIMEOUT_HALF);
+    client_watch(c);
+    if (c->backend)
+        backend_watch(c->backend);
+}
+
+/* -1: one of the sides is broken. */
+static int pump(struct front *f, int from, bool *eof, struct pending *out, int to, uint64_t *count)
+{
+    int rounds = PUMP_ROUNDS;
+    ssize_t n;
+
+    do {
+        if (*eof || pending_any(out))
+            return 0;
+        n = sock_recv(from, f->in, FRONT_READ);
+        if (n == -2)
+            return 0;
+        if (n < 0)
+            return -1;
+        if (n == 0) {
+            *eof = true;
+            return 0;
+        }
+        *count += (uint64_t)n;
+        if (pending_send(out, to, f->in, (size_t)n) < 0)
+            return -1;
+    } while (n == FRONT_READ && --rounds);
+    return 0;
+}
+
+static int from_client(struct client *c)
+{
+    return pump(c->front, c->watch.fd, &c->eof, &c->backend->out, c->backend->watch.fd,
+                &c->result.request_bytes);
+}
+
+static int from_backend(struct client *c)
+{
+    return pump(c->front, c->backend->watch.fd, &c->backend->eof, &c->out, c->watch.fd,
+                &c->result.response_bytes);
+}
+
+void tunnel_start(struct client *c, const char *data, size_t len)
+{
+    struct backend *b = c->backend;
+    struct front *f = c->front;
+    size_t early = c->in ? c->in->len - c->in->off : 0;
+
+    block_put(f, c->block);
+    c->block = NULL;
+    timeout_clear(&b->timed);
+    c->state = CLIENT_TUNNEL;
+    b->state = BACKEND_TUNNEL;
+    f->stats.tunnels++;
+    c->result.request_bytes += early;
+    c->result.response_bytes += len;
+    if (pending_send(&c->out, c->watch.fd, data, len) < 0 ||
+        (early && pending_send(&b->out, b->watch.fd, c->in->data + c->in->off, early) < 0)) {
+        client_close(c);
+        return;
+    }
+    if (early)
+        client_in_used(c, early);
+    settle(c);
+}
+
+static bool flush_failed(struct pending *p, int fd, uint32_t events)
+{
+    return events & EPOLLOUT && pending_flush(p, fd) < 0;
+}
+
+void tunnel_on_client(struct client *c, uint32_t events)
+{
+    if (flush_failed(&c->out, c->watch.fd, events) || from_client(c) < 0 || from_backend(c) < 0) {
+        client_close(c);
+        return;
+    }
+    settle(c);
+}
+
+void tunnel_on_backend(struct backend *b, uint32_t events)
+{
+    struct client *c = b->client;
+
+    if (flush_failed(&b->out, b->watch.fd, events) || from_backend(c) < 0 || from_client(c) < 0) {
+        client_close(c);
+        return;
+    }
+    settle(c);
+}
