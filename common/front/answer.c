@@ -72,7 +72,7 @@ static void put_error_body(struct rules_out *o, const struct front_answer *a)
     rules_puts(o, "}");
 }
 
-static void put_head(struct client *c, struct rules_out *o, const struct front_answer *a,
+static void put_head(struct caller *c, struct rules_out *o, const struct front_answer *a,
                      size_t body_len)
 {
     char line[96];
@@ -100,7 +100,7 @@ static void put_head(struct client *c, struct rules_out *o, const struct front_a
 }
 
 /* May the rest of the request body be read and thrown away, so that the connection goes on? */
-static bool can_discard(const struct client *c)
+static bool can_discard(const struct caller *c)
 {
     if (c->request.done)
         return true;
@@ -108,25 +108,25 @@ static bool can_discard(const struct client *c)
 }
 
 /* What is in hand of the body goes; the rest is waited for. */
-static void after_answer(struct client *c)
+static void after_answer(struct caller *c)
 {
     ssize_t used;
 
     if (c->keep && !c->request.done && c->in) {
         used = body_take(&c->request, c->in->data + c->in->off, c->in->len - c->in->off);
         if (used > 0)
-            client_in_used(c, (size_t)used);
+            caller_in_used(c, (size_t)used);
     }
     if (c->keep && !c->request.done) {
-        c->state = CLIENT_DISCARD;
+        c->state = CALLER_DISCARD;
         timeout_set(c->front, &c->timed, TIMEOUT_HEAD);
-        client_watch(c);
+        caller_watch(c);
         return;
     }
-    client_next(c);
+    caller_next(c);
 }
 
-void answer_send(struct client *c, const struct front_answer *a)
+void answer_send(struct caller *c, const struct front_answer *a)
 {
     struct front *f = c->front;
     struct rules_out head = { .data = f->out, .cap = FRONT_OUT_MAX };
@@ -147,24 +147,24 @@ void answer_send(struct client *c, const struct front_answer *a)
     c->result.status = a->status;
     if (head.full || pending_send(&c->out, c->watch.fd, head.data, head.len) < 0 ||
         (!c->is_head && pending_send(&c->out, c->watch.fd, body.data, body.len) < 0)) {
-        client_close(c);
+        caller_close(c);
         return;
     }
     after_answer(c);
 }
 
-void answer_error(struct client *c, int status, const char *code, const char *message)
+void answer_error(struct caller *c, int status, const char *code, const char *message)
 {
     struct front_answer a = { .status = status, .code = code, .message = message };
 
-    if (c->state == CLIENT_DECIDE && client_rest_used(c, 0) < 0) {
-        client_close(c);
+    if (c->state == CALLER_DECIDE && caller_rest_used(c, 0) < 0) {
+        caller_close(c);
         return;
     }
     answer_send(c, &a);
 }
 
-void answer_refuse(struct client *c, int status, const char *why)
+void answer_refuse(struct caller *c, int status, const char *why)
 {
     struct front *f = c->front;
     struct front_answer a = { .status = status, .message = why, .close = true };
@@ -185,11 +185,11 @@ void answer_refuse(struct client *c, int status, const char *why)
 
 void front_answer(struct front_req *rq, const struct front_answer *a)
 {
-    struct client *c = CONTAINER_OF(rq, struct client, rq);
+    struct caller *c = CONTAINER_OF(rq, struct caller, rq);
 
     c->front->stats.answered++;
-    if (client_rest_used(c, 0) < 0)
-        client_close(c);
+    if (caller_rest_used(c, 0) < 0)
+        caller_close(c);
     else
         answer_send(c, a);
 }

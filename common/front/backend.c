@@ -131,10 +131,10 @@ static void close_idle(struct pool *p)
 static void forget_active(struct front *f, const struct pool *p)
 {
     struct node *n;
-    struct client *c;
+    struct caller *c;
 
     for (n = f->clients.next; n != &f->clients; n = n->next) {
-        c = CONTAINER_OF(n, struct client, node);
+        c = CONTAINER_OF(n, struct caller, node);
         if (c->backend && c->backend->pool == p)
             c->backend->forgotten = true;
     }
@@ -190,12 +190,13 @@ static void on_event(struct loop_fd *w, uint32_t events)
 static void on_timeout(struct timed *t)
 {
     struct backend *b = CONTAINER_OF(t, struct backend, timed);
-    struct client *c = b->client;
+    struct caller *c = b->caller;
 
     if (b->state == BACKEND_IDLE)
         backend_close(b);
     else if (t->kind == TIMEOUT_CONNECT)
-        exchange_fail(c, 504, "BACKEND_TIMEOUT", "the backend did not accept the connection in time");
+        exchange_fail(c, 504, "BACKEND_TIMEOUT",
+                      "the backend did not accept the connection in time");
     else if (!c->request.done && !pending_any(&b->out))
         exchange_fail(c, 408, "REQUEST_TIMEOUT", "the request body stopped coming");
     else
@@ -288,7 +289,7 @@ static bool is_stale(const struct backend *b)
     char byte;
 
     return recv(b->watch.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
-           (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+           (errno != EAGAIN && errno != EINTR);
 }
 
 struct backend *backend_get(struct pool *p, struct front *f, bool fresh, bool look, int *sys)
@@ -320,12 +321,11 @@ void backend_put(struct backend *b)
     struct front *f = b->front;
     struct pool *p = b->pool;
 
-    if (!b->persistent || b->forgotten || f->draining ||
-        p->n_idle >= f->opt.pool_idle_max) {
+    if (!b->persistent || b->forgotten || f->draining || p->n_idle >= f->opt.pool_idle_max) {
         backend_close(b);
         return;
     }
-    b->client = NULL;
+    b->caller = NULL;
     b->state = BACKEND_IDLE;
     b->reused = true;
     b->received = b->persistent = false;
@@ -349,9 +349,9 @@ void backend_close(struct backend *b)
         f->stats.idle_backends--;
     }
     b->state = BACKEND_DEAD;
-    if (b->client)
-        b->client->backend = NULL;
-    b->client = NULL;
+    if (b->caller)
+        b->caller->backend = NULL;
+    b->caller = NULL;
     timeout_clear(&b->timed);
     loop_del(f->loop, &b->watch);
     (void)close(b->watch.fd);
@@ -367,7 +367,7 @@ void backend_close(struct backend *b)
 
 void backend_watch(struct backend *b)
 {
-    struct client *c = b->client;
+    struct caller *c = b->caller;
     uint32_t events = 0;
 
     switch (b->state) {
@@ -391,5 +391,5 @@ void backend_watch(struct backend *b)
         return;
     }
     if (loop_mod(b->front->loop, &b->watch, events) < 0)
-        client_close(c);
+        caller_close(c);
 }

@@ -9,16 +9,16 @@
 /* ---- failures ---- */
 
 /* The client must see that the response is not whole: with framing by its absence, else by a reset. */
-static void cut(struct client *c)
+static void cut(struct caller *c)
 {
     struct linger hard = { .l_onoff = 1 };
 
     if (c->responded && c->response.kind == BODY_CLOSE)
         (void)setsockopt(c->watch.fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
-    client_close(c);
+    caller_close(c);
 }
 
-void exchange_fail(struct client *c, int status, const char *code, const char *message)
+void exchange_fail(struct caller *c, int status, const char *code, const char *message)
 {
     if (c->responded) {
         cut(c);
@@ -31,7 +31,7 @@ void exchange_fail(struct client *c, int status, const char *code, const char *m
     answer_error(c, status, code, message);
 }
 
-static void connect_failed(struct client *c, int sys)
+static void connect_failed(struct caller *c, int sys)
 {
     char text[128];
     char why[64];
@@ -43,29 +43,29 @@ static void connect_failed(struct client *c, int sys)
 
 /* ---- start ---- */
 
-static void attach(struct client *c, struct backend *b)
+static void attach(struct caller *c, struct backend *b)
 {
     c->backend = b;
-    b->client = c;
+    b->caller = c;
     c->replayable = true;
     c->request_off = c->request_start;
     timeout_set(c->front, &b->timed,
                 b->state == BACKEND_CONNECTING ? TIMEOUT_CONNECT : TIMEOUT_RESPONSE);
 }
 
-static void go(struct client *c)
+static void go(struct caller *c)
 {
     if (c->backend->state == BACKEND_CONNECTING)
-        client_watch(c);
+        caller_watch(c);
     else
         exchange_upload(c);
 }
 
 /* What has come of the body goes out with the head, as far as the block has room. */
-static int take_body_prefix(struct client *c)
+static int take_body_prefix(struct caller *c)
 {
     size_t len;
-    const char *rest = client_rest(c, &len);
+    const char *rest = caller_rest(c, &len);
     size_t room = c->block->cap - c->request_len;
     ssize_t used = 0;
 
@@ -77,15 +77,15 @@ static int take_body_prefix(struct client *c)
         c->request_len += (size_t)used;
         c->result.request_bytes += (uint64_t)used;
     }
-    return client_rest_used(c, (size_t)used);
+    return caller_rest_used(c, (size_t)used);
 }
 
-void exchange_start(struct client *c, struct pool *p)
+void exchange_start(struct caller *c, struct pool *p)
 {
     struct backend *b;
     int sys = 0;
 
-    c->state = CLIENT_EXCHANGE;
+    c->state = CALLER_EXCHANGE;
     timeout_clear(&c->timed);
     if (take_body_prefix(c) < 0) {
         answer_refuse(c, 400, "the request body is not chunked as it says");
@@ -102,7 +102,7 @@ void exchange_start(struct client *c, struct pool *p)
 
 /* The connection died before it said anything. It had served before, so it may just have been closed
  * for idleness; true: the request goes out again on a fresh one. */
-static bool try_again(struct client *c)
+static bool try_again(struct caller *c)
 {
     struct backend *old = c->backend;
     struct front *f = c->front;
@@ -130,17 +130,17 @@ static bool try_again(struct client *c)
 /* ---- towards the backend ---- */
 
 /* It takes no more; but what it said before may still lie in the socket. */
-static void upload_broken(struct client *c)
+static void upload_broken(struct caller *c)
 {
     if (c->request_off == c->request_start && try_again(c))
         return;
     c->backend->write_broken = true;
-    client_watch(c);
+    caller_watch(c);
     if (c->backend)
         backend_watch(c->backend);
 }
 
-static int send_block(struct client *c)
+static int send_block(struct caller *c)
 {
     ssize_t n = sock_send(c->backend->watch.fd, c->block->data + c->request_off,
                           c->request_len - c->request_off);
@@ -152,13 +152,13 @@ static int send_block(struct client *c)
 }
 
 /* Passes on body bytes. 0, -1: the backend takes no more, -2: the client is closed or answered. */
-static int pass_body(struct client *c, const char *data, size_t len, size_t *used)
+static int pass_body(struct caller *c, const char *data, size_t len, size_t *used)
 {
     ssize_t n = body_take(&c->request, data, len);
 
     if (n < 0) {
         if (c->responded) {
-            client_close(c);
+            caller_close(c);
         } else {
             backend_close(c->backend);
             answer_refuse(c, 400, "the request body is not chunked as it says");
@@ -171,18 +171,18 @@ static int pass_body(struct client *c, const char *data, size_t len, size_t *use
     return pending_send(&c->backend->out, c->backend->watch.fd, data, (size_t)n);
 }
 
-static int upload_stashed(struct client *c)
+static int upload_stashed(struct caller *c)
 {
     size_t used;
     int r = pass_body(c, c->in->data + c->in->off, c->in->len - c->in->off, &used);
 
     if (r == 0)
-        client_in_used(c, used);
+        caller_in_used(c, used);
     return r;
 }
 
 /* As pass_body; 1: there is no more for now. */
-static int upload_received(struct client *c)
+static int upload_received(struct caller *c)
 {
     struct front *f = c->front;
     ssize_t n = sock_recv(c->watch.fd, f->in, FRONT_READ);
@@ -192,18 +192,18 @@ static int upload_received(struct client *c)
     if (n == -2)
         return 1;
     if (n <= 0) {
-        client_close(c);
+        caller_close(c);
         return -2;
     }
     r = pass_body(c, f->in, (size_t)n, &used);
     if (r == 0 && used < (size_t)n && stash_add(&c->in, f->in + used, (size_t)n - used) < 0) {
-        client_close(c);
+        caller_close(c);
         return -2;
     }
     return r == 0 && n < FRONT_READ ? 1 : r;
 }
 
-static int upload_body(struct client *c)
+static int upload_body(struct caller *c)
 {
     int rounds = PUMP_ROUNDS;
     int r = 0;
@@ -213,7 +213,7 @@ static int upload_body(struct client *c)
     return r;
 }
 
-void exchange_upload(struct client *c)
+void exchange_upload(struct caller *c)
 {
     struct backend *b = c->backend;
     int r = 0;
@@ -233,22 +233,22 @@ void exchange_upload(struct client *c)
         upload_broken(c);
         return;
     }
-    client_watch(c);
+    caller_watch(c);
     if (c->backend)
         backend_watch(c->backend);
 }
 
 /* ---- towards the client ---- */
 
-static int to_client(struct client *c, const char *data, size_t len)
+static int to_client(struct caller *c, const char *data, size_t len)
 {
     if (pending_send(&c->out, c->watch.fd, data, len) == 0)
         return 0;
-    client_close(c);
+    caller_close(c);
     return -1;
 }
 
-static void finish(struct client *c, bool extra)
+static void finish(struct caller *c, bool extra)
 {
     struct backend *b = c->backend;
     bool sent = c->request.done && !pending_any(&b->out) && c->request_off == c->request_len;
@@ -259,11 +259,11 @@ static void finish(struct client *c, bool extra)
         c->keep = false;
     c->backend = NULL;
     backend_put(b);
-    client_next(c);
+    caller_next(c);
 }
 
 /* Body bytes behind hlen bytes of head in f->out. */
-static void relay(struct client *c, size_t hlen, const char *data, size_t len)
+static void relay(struct caller *c, size_t hlen, const char *data, size_t len)
 {
     char *out = c->front->out;
     ssize_t n = body_take(&c->response, data, len);
@@ -285,7 +285,7 @@ static void relay(struct client *c, size_t hlen, const char *data, size_t len)
         finish(c, (size_t)n < len);
 }
 
-ssize_t exchange_head(struct client *c, const struct head *h, const char *connection)
+ssize_t exchange_head(struct caller *c, const struct head *h, const char *connection)
 {
     struct rules_out o = { .data = c->front->out, .cap = FRONT_OUT_MAX };
     struct rules_response r = {
@@ -305,7 +305,7 @@ ssize_t exchange_head(struct client *c, const struct head *h, const char *connec
     return o.full ? -1 : (ssize_t)o.len;
 }
 
-static void response_framing(struct client *c, const struct head *h)
+static void response_framing(struct caller *c, const struct head *h)
 {
     if (c->is_head || h->status == 204 || h->status == 304)
         body_init(&c->response, BODY_NONE, 0);
@@ -317,7 +317,7 @@ static void response_framing(struct client *c, const struct head *h)
         body_init(&c->response, BODY_CLOSE, 0);
 }
 
-static void begin_response(struct client *c, const struct head *h, const char *rest, size_t len)
+static void begin_response(struct caller *c, const struct head *h, const char *rest, size_t len)
 {
     struct backend *b = c->backend;
     ssize_t n;
@@ -328,7 +328,8 @@ static void begin_response(struct client *c, const struct head *h, const char *r
         return;
     }
     b->persistent = head_persistent(h) && c->response.kind != BODY_CLOSE;
-    c->keep = c->keep && c->response.kind != BODY_CLOSE && !c->front->draining;
+    c->keep = c->keep && c->response.kind != BODY_CLOSE && !c->front->draining &&
+              (c->request.done || b->persistent); /* else nobody will take the rest */
     n = exchange_head(c, h, !c->keep ? "close" : c->minor ? NULL : "keep-alive");
     if (n < 0) {
         exchange_fail(c, 502, FAILED, "the head of the backend's response is too long");
@@ -345,7 +346,7 @@ static void begin_response(struct client *c, const struct head *h, const char *r
     relay(c, (size_t)n, rest, len);
 }
 
-static void interim(struct client *c, const struct head *h)
+static void interim(struct caller *c, const struct head *h)
 {
     ssize_t n = exchange_head(c, h, NULL);
 
@@ -355,7 +356,7 @@ static void interim(struct client *c, const struct head *h)
 }
 
 /* One head of a response. True: it was interim, the next one follows. */
-static bool take_head(struct client *c, const struct head *h, const char *rest, size_t len)
+static bool take_head(struct caller *c, const struct head *h, const char *rest, size_t len)
 {
     if (h->status >= 200) {
         begin_response(c, h, rest, len);
@@ -363,7 +364,7 @@ static bool take_head(struct client *c, const struct head *h, const char *rest, 
     }
     if (h->status != 101) {
         interim(c, h);
-        return c->state == CLIENT_EXCHANGE;
+        return c->state == CALLER_EXCHANGE;
     }
     if (c->upgrade && c->request.done && c->request_off == c->request_len) {
         ssize_t n = exchange_head(c, h, "Upgrade");
@@ -382,7 +383,7 @@ static bool take_head(struct client *c, const struct head *h, const char *rest, 
 static void take_heads(struct backend *b, struct stash *st, struct head *h, const char *data,
                        size_t len)
 {
-    struct client *c = b->client;
+    struct caller *c = b->caller;
     struct front *f = b->front;
     enum head_result r;
 
@@ -400,7 +401,7 @@ static void take_heads(struct backend *b, struct stash *st, struct head *h, cons
         exchange_fail(c, 502, FAILED, "the head of the backend's response is malformed");
     if (r == HEAD_MORE && len) {
         if (stash_add(&b->in, data, len) < 0)
-            client_close(c);
+            caller_close(c);
         else
             memcpy(&b->in->head, h, sizeof(*h));
     }
@@ -414,12 +415,12 @@ static void received(struct backend *b, const char *data, size_t len)
 
     b->received = true;
     if (b->state == BACKEND_BODY) {
-        relay(b->client, 0, data, len);
+        relay(b->caller, 0, data, len);
     } else if (!st) {
         head_init(&f->response_head, true);
         take_heads(b, NULL, &f->response_head, data, len);
     } else if (stash_add(&st, data, len) < 0) {
-        client_close(b->client);
+        caller_close(b->caller);
     } else {
         b->in = NULL;
         take_heads(b, st, &st->head, st->data, st->len);
@@ -428,7 +429,7 @@ static void received(struct backend *b, const char *data, size_t len)
 
 static void ended(struct backend *b, bool broken)
 {
-    struct client *c = b->client;
+    struct caller *c = b->caller;
 
     if (b->state == BACKEND_BODY) {
         if (c->response.kind == BODY_CLOSE && !broken)
@@ -441,14 +442,14 @@ static void ended(struct backend *b, bool broken)
         exchange_fail(c, 502, FAILED, "the backend closed the connection before it answered");
 }
 
-static bool under_way(const struct backend *b, const struct client *c)
+static bool under_way(const struct backend *b, const struct caller *c)
 {
-    return b->client == c && (b->state == BACKEND_HEAD || b->state == BACKEND_BODY);
+    return b->caller == c && (b->state == BACKEND_HEAD || b->state == BACKEND_BODY);
 }
 
 static void download(struct backend *b)
 {
-    struct client *c = b->client;
+    struct caller *c = b->caller;
     struct front *f = b->front;
     int rounds = PUMP_ROUNDS;
     ssize_t n;
@@ -467,13 +468,13 @@ static void download(struct backend *b)
     } while (n == FRONT_READ && !pending_any(&c->out) && --rounds);
     if (pending_any(&c->out)) {
         backend_watch(b);
-        client_watch(c);
+        caller_watch(c);
     }
 }
 
 static void connected(struct backend *b)
 {
-    struct client *c = b->client;
+    struct caller *c = b->caller;
     int sys = 0;
     socklen_t len = sizeof(sys);
 
@@ -489,7 +490,7 @@ static void connected(struct backend *b)
 
 void exchange_on_backend(struct backend *b, uint32_t events)
 {
-    struct client *c = b->client;
+    struct caller *c = b->caller;
 
     if (b->state == BACKEND_CONNECTING) {
         connected(b);
@@ -509,7 +510,7 @@ void exchange_on_backend(struct backend *b, uint32_t events)
 /* ---- decisions ---- */
 
 /* Fields and the prefix for the response go to the front of the block. */
-static void put_response_edits(struct client *c, const struct rules_edit *edit, const char *prefix,
+static void put_response_edits(struct caller *c, const struct rules_edit *edit, const char *prefix,
                                struct rules_out *o)
 {
     size_t i;
@@ -526,7 +527,7 @@ static void put_response_edits(struct client *c, const struct rules_edit *edit, 
 }
 
 /* Writes edits and head into a block of the size. -1: it does not fit, or there is no memory. */
-static int fill_block(struct client *c, size_t size, const struct rules_request *r,
+static int fill_block(struct caller *c, size_t size, const struct rules_request *r,
                       const struct rules_edit *edit, const char *prefix)
 {
     struct block *b = block_get(c->front, size);
@@ -549,7 +550,7 @@ static int fill_block(struct client *c, size_t size, const struct rules_request 
     return 0;
 }
 
-static void start(struct client *c, struct pool *p, const struct rules_request *r,
+static void start(struct caller *c, struct pool *p, const struct rules_request *r,
                   const struct rules_edit *edit, const char *prefix)
 {
     if (!p) {
@@ -568,7 +569,7 @@ static void start(struct client *c, struct pool *p, const struct rules_request *
 
 void front_proxy(struct front_req *rq, const struct front_proxy *p)
 {
-    struct client *c = CONTAINER_OF(rq, struct client, rq);
+    struct caller *c = CONTAINER_OF(rq, struct caller, rq);
     struct front *f = c->front;
     struct rules_request r = p->request;
 
@@ -582,7 +583,7 @@ void front_proxy(struct front_req *rq, const struct front_proxy *p)
 
 void front_internal(struct front_req *rq, const struct rules_edit *edit)
 {
-    struct client *c = CONTAINER_OF(rq, struct client, rq);
+    struct caller *c = CONTAINER_OF(rq, struct caller, rq);
     struct front *f = c->front;
     struct rules_request r = {
         .peer_header = f->opt.peer_header,

@@ -32,7 +32,7 @@ static void free_clients(struct node *list, unsigned keep, unsigned *n)
     for (; *n > keep; --*n) {
         at = list->next;
         node_take(at);
-        free(CONTAINER_OF(at, struct client, node));
+        free(CONTAINER_OF(at, struct caller, node));
     }
 }
 
@@ -135,7 +135,7 @@ int front_adopt(struct front *f, int fd, const struct sockaddr *peer, socklen_t 
         turn_away(f, fd);
         return err_set(e, ERRC_BUSY, "connection limit of %u reached", f->opt.max_clients);
     }
-    if (!client_new(f, fd, peer, len, tag)) {
+    if (!caller_new(f, fd, peer, len, tag)) {
         (void)close(fd);
         return err_nomem(e);
     }
@@ -235,16 +235,16 @@ void front_drain(struct front *f)
 {
     struct node *n;
     struct node *next;
-    struct client *c;
+    struct caller *c;
 
     front_reap(f);
     f->draining = true;
     close_listeners(f);
     for (n = f->clients.next; n != &f->clients; n = next) {
         next = n->next;
-        c = CONTAINER_OF(n, struct client, node);
-        if (c->state == CLIENT_HEAD && !c->in)
-            client_close(c);
+        c = CONTAINER_OF(n, struct caller, node);
+        if (c->state == CALLER_HEAD && !c->in)
+            caller_close(c);
     }
     pools_close_idle(f);
 }
@@ -265,7 +265,7 @@ void front_free(struct front *f)
         return;
     close_listeners(f);
     while (f->clients.next != &f->clients)
-        client_close(CONTAINER_OF(f->clients.next, struct client, node));
+        caller_close(CONTAINER_OF(f->clients.next, struct caller, node));
     pools_close_idle(f);
     front_reap(f);
     free_clients(&f->free_clients, 0, &f->n_free_clients);

@@ -23,8 +23,8 @@ struct front;
 struct loop;
 
 enum {
-    FRONT_READ = 128 * 1024,     /* bytes taken from a socket at once */
-    FRONT_ADDED_MAX = 2048,      /* field lines and Location prefix that an owner adds to a response */
+    FRONT_READ = 128 * 1024, /* bytes taken from a socket at once */
+    FRONT_ADDED_MAX = 2048,  /* field lines and Location prefix that an owner adds to a response */
     FRONT_OUT_MAX = 48 * 1024,   /* a head as it goes out, edits included: 431 or 502 beyond */
     FRONT_DRAIN_MAX = 64 * 1024, /* request body thrown away to keep a connection after an answer */
 };
@@ -53,9 +53,9 @@ struct front_req {
 };
 
 struct front_result {
-    int status; /* sent to the client; 0: it left before */
-    bool complete; /* both messages went through to their end */
-    uint64_t request_bytes;  /* of body, or sent into a tunnel */
+    int status;             /* sent to the client; 0: it left before */
+    bool complete;          /* both messages went through to their end */
+    uint64_t request_bytes; /* of body, or sent into a tunnel */
     uint64_t response_bytes;
     int64_t started_mono_ms;
 };

@@ -53,14 +53,14 @@ struct head {
     int error;        /* HEAD_BAD: 400, 414, 431, 501 or 505 */
     const char *why;  /* HEAD_BAD: one static sentence */
     bool response;
-    bool started;         /* the first line was read */
-    bool blank;           /* private: one empty line in front was skipped */
-    uint8_t minor;        /* HTTP/1.minor: 0 or 1 */
-    int status;           /* responses */
+    bool started;  /* the first line was read */
+    bool blank;    /* private: one empty line in front was skipped */
+    uint8_t minor; /* HTTP/1.minor: 0 or 1 */
+    int status;    /* responses */
     struct head_span reason;
     struct head_span method;
-    struct head_span target; /* raw */
-    struct head_span path;   /* raw target without scheme and authority; "" when there is none */
+    struct head_span target;    /* raw */
+    struct head_span path;      /* raw target without scheme and authority; "" when there is none */
     struct head_span authority; /* of an absolute-form target */
     struct head_span host;      /* value of Host; len 0: none (HTTP/1.0) */
     struct head_span upgrade;   /* value of the only Upgrade field; len 0: none or several */

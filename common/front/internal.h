@@ -10,7 +10,7 @@
 #include "common/front/front.h"
 
 enum {
-    BLOCK_SMALL = 4096,  /* holds most request heads on their way out */
+    BLOCK_SMALL = 4096, /* holds most request heads on their way out */
     BLOCK_LARGE = FRONT_ADDED_MAX + FRONT_OUT_MAX,
     BLOCKS_KEPT = 256, /* small ones */
     OBJECTS_KEPT = 256,
@@ -155,60 +155,60 @@ struct backend {
     struct node node; /* in pool->idle, or front->dead_backends */
     struct front *front;
     struct pool *pool;
-    struct client *client;  /* NULL while idle */
-    struct stash *in;       /* part of a response head */
-    struct pending out;     /* body bytes for it */
+    struct caller *caller; /* NULL while idle */
+    struct stash *in;      /* part of a response head */
+    struct pending out;    /* body bytes for it */
     enum backend_state state;
     bool reused;     /* has served a request before */
     bool received;   /* a byte of this response */
     bool persistent; /* it keeps the connection */
     bool write_broken;
-    bool eof;     /* tunnel: its side has ended */
+    bool eof; /* tunnel: its side has ended */
     bool forgotten;
     bool shut; /* tunnel: we have told it the client's end */
 };
 
-enum client_state {
-    CLIENT_HEAD,     /* waits for a head, or reads one */
-    CLIENT_DECIDE,   /* the owner has it */
-    CLIENT_EXCHANGE, /* a backend works on it */
-    CLIENT_DISCARD,  /* answered; the rest of the request body is thrown away */
-    CLIENT_FLUSH,    /* the answer is not yet taken; then the next request or the end */
-    CLIENT_LINGER,   /* our side is shut; reads until it notices */
-    CLIENT_TUNNEL,
-    CLIENT_DEAD,
+enum caller_state {
+    CALLER_HEAD,     /* waits for a head, or reads one */
+    CALLER_DECIDE,   /* the owner has it */
+    CALLER_EXCHANGE, /* a backend works on it */
+    CALLER_DISCARD,  /* answered; the rest of the request body is thrown away */
+    CALLER_FLUSH,    /* the answer is not yet taken; then the next request or the end */
+    CALLER_LINGER,   /* our side is shut; reads until it notices */
+    CALLER_TUNNEL,
+    CALLER_DEAD,
 };
 
-struct client {
+struct caller {
     struct loop_fd watch;
     struct timed timed;
     struct node node; /* in front->clients, or front->dead_clients */
     struct front *front;
     struct backend *backend;
-    struct stash *in;     /* part of a head, a parked request, or what came too early */
-    struct pending out;   /* response bytes for it */
-    struct block *block;  /* until the response begins */
+    struct stash *in;        /* part of a head, a parked request, or what came too early */
+    struct pending out;      /* response bytes for it */
+    struct block *block;     /* until the response begins */
     const char *const *drop; /* response fields to remove */
-    size_t added_len;     /* at the start of block: lines to add to the response ... */
-    size_t prefix_len;    /* ... then the prefix for Location */
-    size_t request_off;   /* of block: what is to be sent */
+    size_t added_len;        /* at the start of block: lines to add to the response ... */
+    size_t prefix_len;       /* ... then the prefix for Location */
+    size_t request_off;      /* of block: what is to be sent */
     size_t request_len;
     size_t request_start;
     struct front_req rq;
     struct front_result result;
     struct body request;
     struct body response;
-    enum client_state state;
-    bool open;     /* decide was called and done was not */
-    bool parked;   /* the decision comes later */
-    bool running;  /* inside client_run: no recursion */
-    bool held;     /* the head under decision lies in `in` */
-    bool keep;     /* the connection goes on after this response */
-    bool minor;    /* HTTP/1.minor */
-    bool is_head;  /* HEAD request: its response has no body */
-    bool safe;     /* idempotent: may be sent twice */
-    bool expects;  /* 100-continue */
-    bool upgrade;  /* Upgrade was passed on */
+    enum caller_state state;
+    bool open;       /* decide was called and done was not */
+    bool parked;     /* the decision comes later */
+    bool running;    /* inside caller_run: no recursion */
+    bool held;       /* the head under decision lies in `in` */
+    bool keep;       /* the connection goes on after this response */
+    bool minor;      /* HTTP/1.minor */
+    bool is_head;    /* HEAD request: its response has no body */
+    bool safe;       /* idempotent: may be sent twice */
+    bool expects;    /* 100-continue */
+    bool upgrade;    /* Upgrade was passed on */
     bool replayable; /* the block still holds all that was sent */
     bool internal;
     bool responded; /* the response head is out */
@@ -260,12 +260,12 @@ struct front {
     struct loop_timer tick;
     int64_t tick_at; /* by the front's clock */
     bool draining;
-    struct head request_head;  /* of the request or response being looked at */
+    struct head request_head; /* of the request or response being looked at */
     struct head response_head;
     const char *rest; /* what came behind a head that lies in `in` ... */
     size_t rest_len;  /* ... while decide runs */
-    char *in;  /* FRONT_READ bytes: what was just received */
-    char *out; /* FRONT_OUT_MAX bytes: a head being written */
+    char *in;         /* FRONT_READ bytes: what was just received */
+    char *out;        /* FRONT_OUT_MAX bytes: a head being written */
 };
 
 static inline int64_t front_now(const struct front *f)
@@ -276,26 +276,26 @@ static inline int64_t front_now(const struct front *f)
 /* front.c */
 void front_reap(struct front *f);
 
-/* client.c: the client's side */
-struct client *client_new(struct front *f, int fd, const struct sockaddr *peer, socklen_t len,
+/* caller.c: the client's side */
+struct caller *caller_new(struct front *f, int fd, const struct sockaddr *peer, socklen_t len,
                           const void *tag);
-void client_close(struct client *c); /* and its backend */
-void client_watch(struct client *c);
-void client_next(struct client *c); /* the response is out: the next request, or the end */
+void caller_close(struct caller *c); /* and its backend */
+void caller_watch(struct caller *c);
+void caller_next(struct caller *c); /* the response is out: the next request, or the end */
 /* Behind the head, received already. */
-const char *client_rest(const struct client *c, size_t *len);
+const char *caller_rest(const struct caller *c, size_t *len);
 /* The head and n bytes behind it are used; keeps the others. -1: out of memory. */
-int client_rest_used(struct client *c, size_t n);
+int caller_rest_used(struct caller *c, size_t n);
 /* Forgets n bytes of c->in. */
-void client_in_used(struct client *c, size_t n);
+void caller_in_used(struct caller *c, size_t n);
 /* Ends the request towards the owner. */
-void client_done(struct client *c, bool complete);
+void caller_done(struct caller *c, bool complete);
 
 /* answer.c: responses of our own */
-void answer_send(struct client *c, const struct front_answer *a);
-void answer_error(struct client *c, int status, const char *code, const char *message);
+void answer_send(struct caller *c, const struct front_answer *a);
+void answer_error(struct caller *c, int status, const char *code, const char *message);
 /* Before a head was understood; closes. */
-void answer_refuse(struct client *c, int status, const char *why);
+void answer_refuse(struct caller *c, int status, const char *why);
 
 /* backend.c: connections and pools */
 struct pool *pool_of(struct front *f, const struct front_addr *a);
@@ -311,14 +311,14 @@ void backend_watch(struct backend *b);
 void pools_close_idle(struct front *f);
 
 /* exchange.c: one request through a backend; c->block holds the request's head */
-void exchange_start(struct client *c, struct pool *p);
-void exchange_fail(struct client *c, int status, const char *code, const char *message);
+void exchange_start(struct caller *c, struct pool *p);
+void exchange_fail(struct caller *c, int status, const char *code, const char *message);
 /* Writes a response head; -1: it does not fit. */
-ssize_t exchange_head(struct client *c, const struct head *h, const char *connection);
-void exchange_upload(struct client *c);
+ssize_t exchange_head(struct caller *c, const struct head *h, const char *connection);
+void exchange_upload(struct caller *c);
 void exchange_on_backend(struct backend *b, uint32_t events);
 
 /* tunnel.c */
-void tunnel_start(struct client *c, const char *data, size_t len);
-void tunnel_on_client(struct client *c, uint32_t events);
+void tunnel_start(struct caller *c, const char *data, size_t len);
+void tunnel_on_client(struct caller *c, uint32_t events);
 void tunnel_on_backend(struct backend *b, uint32_t events);

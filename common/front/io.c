@@ -11,7 +11,7 @@ ssize_t sock_send(int fd, const char *data, size_t len)
     do
         n = send(fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+    if (n < 0 && errno == EAGAIN)
         return 0;
     return n;
 }
@@ -23,7 +23,7 @@ ssize_t sock_recv(int fd, char *data, size_t cap)
     do
         n = recv(fd, data, cap, MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+    if (n < 0 && errno == EAGAIN)
         return -2;
     return n;
 }

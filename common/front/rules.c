@@ -138,9 +138,8 @@ static bool drops_request_field(const struct head *h, const struct head_field *f
     return ends_here(h, f) || listed(h, f, r->edit.drop);
 }
 
-static void put_request_field(struct rules_out *o, const struct head *h,
-                              const struct head_field *f, const struct rules_request *r,
-                              bool *framed)
+static void put_request_field(struct rules_out *o, const struct head *h, const struct head_field *f,
+                              const struct rules_request *r, bool *framed)
 {
     switch (f->id) {
     case HEAD_HOST:

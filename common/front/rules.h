@@ -27,7 +27,8 @@ struct rules_request {
     struct rules_edit edit;
     const char *peer_header; /* removed when a client sends it; NULL: none */
     const char *peer_value;  /* sent as peer_header; NULL: not sent */
-    bool keep_forwarded; /* pass Forwarded, X-Forwarded-* and X-Real-IP; else they are removed and: */
+    bool
+        keep_forwarded; /* pass Forwarded, X-Forwarded-* and X-Real-IP; else they are removed and: */
     const char *forwarded_for;   /* X-Forwarded-For; NULL: none */
     const char *forwarded_proto; /* X-Forwarded-Proto; NULL: none. X-Forwarded-Host is the Host */
     bool upgrade;                /* let Upgrade through (never h2c) */

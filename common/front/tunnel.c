@@ -3,7 +3,7 @@
 /* After a 101 both sides are the same: bytes from one go to the other, and the end of one is told to
  * the other once everything before it is through. */
 
-static void settle(struct client *c)
+static void settle(struct caller *c)
 {
     struct backend *b = c->backend;
 
@@ -16,13 +16,13 @@ static void settle(struct client *c)
         (void)shutdown(c->watch.fd, SHUT_WR);
     }
     if (c->shut && b->shut) {
-        client_done(c, true);
-        client_close(c);
+        caller_done(c, true);
+        caller_close(c);
         return;
     }
     if (c->eof || b->eof)
         timeout_set(c->front, &c->timed, TIMEOUT_HALF);
-    client_watch(c);
+    caller_watch(c);
     if (c->backend)
         backend_watch(c->backend);
 }
@@ -52,19 +52,19 @@ static int pump(struct front *f, int from, bool *eof, struct pending *out, int t
     return 0;
 }
 
-static int from_client(struct client *c)
+static int from_client(struct caller *c)
 {
     return pump(c->front, c->watch.fd, &c->eof, &c->backend->out, c->backend->watch.fd,
                 &c->result.request_bytes);
 }
 
-static int from_backend(struct client *c)
+static int from_backend(struct caller *c)
 {
     return pump(c->front, c->backend->watch.fd, &c->backend->eof, &c->out, c->watch.fd,
                 &c->result.response_bytes);
 }
 
-void tunnel_start(struct client *c, const char *data, size_t len)
+void tunnel_start(struct caller *c, const char *data, size_t len)
 {
     struct backend *b = c->backend;
     struct front *f = c->front;
@@ -73,18 +73,18 @@ void tunnel_start(struct client *c, const char *data, size_t len)
     block_put(f, c->block);
     c->block = NULL;
     timeout_clear(&b->timed);
-    c->state = CLIENT_TUNNEL;
+    c->state = CALLER_TUNNEL;
     b->state = BACKEND_TUNNEL;
     f->stats.tunnels++;
     c->result.request_bytes += early;
     c->result.response_bytes += len;
     if (pending_send(&c->out, c->watch.fd, data, len) < 0 ||
         (early && pending_send(&b->out, b->watch.fd, c->in->data + c->in->off, early) < 0)) {
-        client_close(c);
+        caller_close(c);
         return;
     }
     if (early)
-        client_in_used(c, early);
+        caller_in_used(c, early);
     settle(c);
 }
 
@@ -93,10 +93,10 @@ static bool flush_failed(struct pending *p, int fd, uint32_t events)
     return events & EPOLLOUT && pending_flush(p, fd) < 0;
 }
 
-void tunnel_on_client(struct client *c, uint32_t events)
+void tunnel_on_client(struct caller *c, uint32_t events)
 {
     if (flush_failed(&c->out, c->watch.fd, events) || from_client(c) < 0 || from_backend(c) < 0) {
-        client_close(c);
+        caller_close(c);
         return;
     }
     settle(c);
@@ -104,10 +104,10 @@ void tunnel_on_client(struct client *c, uint32_t events)
 
 void tunnel_on_backend(struct backend *b, uint32_t events)
 {
-    struct client *c = b->client;
+    struct caller *c = b->caller;
 
     if (flush_failed(&b->out, b->watch.fd, events) || from_backend(c) < 0 || from_client(c) < 0) {
-        client_close(c);
+        caller_close(c);
         return;
     }
     settle(c);

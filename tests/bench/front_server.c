@@ -1,9 +1,7 @@
 /* Servers for tests/bench/front.sh, each in one thread:
  *   proxy PORT IP:PORT   the front, everything proxied to one backend
  *   api PORT             libmicrohttpd alone: GET /health
- *   front-api PORT       the same behind the front and a socket pair
- *   backend PORT         answers every request with 200 and "ok"; /bytes/N with N bytes; /idle with
- *                        a head and then nothing */
+ *   front-api PORT       the same behind the front and a socket pair */
 #include "common/base/err.h"
 #include "common/base/loop.h"
 #include "common/base/num.h"
@@ -74,8 +72,12 @@ static void decide(void *owner, struct front_req *rq)
 
 static int make_api(struct bench *b, struct err *e)
 {
-    struct http_service svc = { .app = b, .routes = routes, .n_routes = 1, .cors = true,
-                                .max_connections = 8192, .idle_timeout_s = 75 };
+    struct http_service svc = { .app = b,
+                                .routes = routes,
+                                .n_routes = 1,
+                                .cors = true,
+                                .max_connections = 8192,
+                                .idle_timeout_s = 75 };
 
     b->api = http_server_new(b->loop, &svc, e);
     return b->api ? 0 : -1;

@@ -15,12 +15,13 @@ import source
 
 RECORD = {"gateway/sandbox.h"}  # a plain record: known all over the gateway
 TOP = {"gateway/app.h", "gateway/config.h"} | RECORD  # struct app and the options: not for what domain stands on
-ALL_COMMON = {"common/base", "common/json", "common/proc", "common/http", "common/agent"}
+ALL_COMMON = {"common/base", "common/json", "common/proc", "common/http", "common/agent", "common/front"}
 
 # directory: project directories or headers it may include besides itself; the longest prefix of a path decides
 MAY = {
     "common/base": set(),
     "common/agent": set(),
+    "common/front": {"common/base"},
     "common/json": {"common/base"},
     "common/proc": {"common/base"},
     "common/http": {"common/base", "common/json", "common/proc"},

@@ -7,7 +7,7 @@
 
 /* ---- bytes behind the head ---- */
 
-const char *client_rest(const struct client *c, size_t *len)
+const char *caller_rest(const struct caller *c, size_t *len)
 {
     const struct stash *st = c->in;
     size_t from;
@@ -21,7 +21,7 @@ const char *client_rest(const struct client *c, size_t *len)
     return st->data + from;
 }
 
-void client_in_used(struct client *c, size_t n)
+void caller_in_used(struct caller *c, size_t n)
 {
     c->in->off += n;
     if (c->in->off < c->in->len)
@@ -30,14 +30,14 @@ void client_in_used(struct client *c, size_t n)
     c->in = NULL;
 }
 
-int client_rest_used(struct client *c, size_t n)
+int caller_rest_used(struct caller *c, size_t n)
 {
     struct front *f = c->front;
     size_t left = f->rest_len - n;
 
     if (c->held) {
         c->held = false;
-        client_in_used(c, c->in->head.len + n);
+        caller_in_used(c, c->in->head.len + n);
         return 0;
     }
     f->rest_len = 0;
@@ -46,7 +46,7 @@ int client_rest_used(struct client *c, size_t n)
 
 /* ---- life ---- */
 
-static void describe_peer(struct client *c, const struct sockaddr *peer, socklen_t len)
+static void describe_peer(struct caller *c, const struct sockaddr *peer, socklen_t len)
 {
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)&c->peer;
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&c->peer;
@@ -63,16 +63,16 @@ static void describe_peer(struct client *c, const struct sockaddr *peer, socklen
         memcpy(c->peer_text, "unix", sizeof("unix"));
 }
 
-static struct client *client_alloc(struct front *f)
+static struct caller *caller_alloc(struct front *f)
 {
     struct node *n = f->free_clients.next;
-    struct client *c;
+    struct caller *c;
 
     if (n == &f->free_clients)
         return calloc(1, sizeof(*c));
     node_take(n);
     f->n_free_clients--;
-    c = CONTAINER_OF(n, struct client, node);
+    c = CONTAINER_OF(n, struct caller, node);
     memset(c, 0, sizeof(*c));
     return c;
 }
@@ -80,10 +80,10 @@ static struct client *client_alloc(struct front *f)
 static void on_event(struct loop_fd *w, uint32_t events);
 static void on_timeout(struct timed *t);
 
-struct client *client_new(struct front *f, int fd, const struct sockaddr *peer, socklen_t len,
+struct caller *caller_new(struct front *f, int fd, const struct sockaddr *peer, socklen_t len,
                           const void *tag)
 {
-    struct client *c = client_alloc(f);
+    struct caller *c = caller_alloc(f);
 
     if (!c)
         return NULL;
@@ -108,7 +108,7 @@ struct client *client_new(struct front *f, int fd, const struct sockaddr *peer, 
     return c;
 }
 
-void client_done(struct client *c, bool complete)
+void caller_done(struct caller *c, bool complete)
 {
     struct front *f = c->front;
 
@@ -123,15 +123,15 @@ void client_done(struct client *c, bool complete)
     c->rq.user = NULL;
 }
 
-void client_close(struct client *c)
+void caller_close(struct caller *c)
 {
     struct front *f = c->front;
 
-    if (c->state == CLIENT_DEAD)
+    if (c->state == CALLER_DEAD)
         return;
-    if (c->state == CLIENT_TUNNEL)
+    if (c->state == CALLER_TUNNEL)
         f->stats.tunnels--;
-    c->state = CLIENT_DEAD;
+    c->state = CALLER_DEAD;
     if (c->backend)
         backend_close(c->backend);
     timeout_clear(&c->timed);
@@ -145,10 +145,10 @@ void client_close(struct client *c)
     node_take(&c->node);
     node_put_before(&f->dead_clients, &c->node);
     f->stats.clients--;
-    client_done(c, false);
+    caller_done(c, false);
 }
 
-static bool wants_body(const struct client *c)
+static bool wants_body(const struct caller *c)
 {
     const struct backend *b = c->backend;
 
@@ -156,24 +156,24 @@ static bool wants_body(const struct client *c)
            !pending_any(&b->out) && c->request_off == c->request_len;
 }
 
-void client_watch(struct client *c)
+void caller_watch(struct caller *c)
 {
     uint32_t events = EPOLLRDHUP;
 
     switch (c->state) {
-    case CLIENT_DEAD:
+    case CALLER_DEAD:
         return;
-    case CLIENT_LINGER:
+    case CALLER_LINGER:
         events = EPOLLIN;
         break;
-    case CLIENT_HEAD:
-    case CLIENT_DISCARD:
+    case CALLER_HEAD:
+    case CALLER_DISCARD:
         events |= EPOLLIN;
         break;
-    case CLIENT_TUNNEL:
+    case CALLER_TUNNEL:
         events = !c->eof && c->backend && !pending_any(&c->backend->out) ? EPOLLIN : 0;
         break;
-    case CLIENT_EXCHANGE:
+    case CALLER_EXCHANGE:
         if (c->request.done ? !c->early : wants_body(c))
             events |= EPOLLIN;
         break;
@@ -184,7 +184,7 @@ void client_watch(struct client *c)
     if (pending_any(&c->out))
         events |= EPOLLOUT;
     if (loop_mod(c->front->loop, &c->watch, events) < 0)
-        client_close(c);
+        caller_close(c);
 }
 
 /* ---- requests ---- */
@@ -200,7 +200,7 @@ static bool is_idempotent(const struct head *h)
     return false;
 }
 
-static void begin_request(struct client *c, const struct head *h)
+static void begin_request(struct caller *c, const struct head *h)
 {
     c->minor = h->minor;
     c->keep = head_persistent(h) && !c->front->draining;
@@ -211,36 +211,39 @@ static void begin_request(struct client *c, const struct head *h)
     c->added_len = c->prefix_len = 0;
     c->request_off = c->request_len = c->request_start = 0;
     c->drop = NULL;
-    body_init(&c->request, h->chunked ? BODY_CHUNKED : h->has_length ? BODY_LENGTH : BODY_NONE,
+    body_init(&c->request,
+              h->chunked      ? BODY_CHUNKED
+              : h->has_length ? BODY_LENGTH
+                              : BODY_NONE,
               h->length);
     c->result = (struct front_result){ .started_mono_ms = front_now(c->front) };
 }
 
-static void decide(struct client *c, const struct head *h)
+static void decide(struct caller *c, const struct head *h)
 {
     struct front *f = c->front;
 
     timeout_clear(&c->timed);
     begin_request(c, h);
-    c->state = CLIENT_DECIDE;
+    c->state = CALLER_DECIDE;
     c->open = true;
     c->rq.head = h;
     f->stats.requests++;
     c->parked = false;
     f->ops->decide(f->owner, &c->rq);
-    if (c->state == CLIENT_DECIDE && !c->parked)
+    if (c->state == CALLER_DECIDE && !c->parked)
         answer_error(c, 500, NULL, "nothing was decided about this request");
 }
 
 void front_park(struct front_req *rq, int max_ms)
 {
-    struct client *c = CONTAINER_OF(rq, struct client, rq);
+    struct caller *c = CONTAINER_OF(rq, struct caller, rq);
     struct front *f = c->front;
     const struct head *h = rq->head;
 
     if (!c->held) {
         if (stash_add(&c->in, h->base, h->len + f->rest_len) < 0) {
-            client_close(c);
+            caller_close(c);
             return;
         }
         c->in->head = *h;
@@ -251,18 +254,18 @@ void front_park(struct front_req *rq, int max_ms)
     c->parked = true;
     rq->head = &c->in->head;
     timeout_set_ms(f, &c->timed, TIMEOUT_PARK, max_ms);
-    client_watch(c);
+    caller_watch(c);
 }
 
-static void incomplete(struct client *c)
+static void incomplete(struct caller *c)
 {
     if (c->timed.kind != TIMEOUT_HEAD || c->timed.node.next == &c->timed.node)
         timeout_set(c->front, &c->timed, TIMEOUT_HEAD);
-    client_watch(c);
+    caller_watch(c);
 }
 
 /* Parses what lies in c->in. False: nothing more can be done now. */
-static bool run_stashed(struct client *c)
+static bool run_stashed(struct caller *c)
 {
     struct stash *st = c->in;
 
@@ -285,18 +288,18 @@ static bool run_stashed(struct client *c)
     }
 }
 
-static void run(struct client *c)
+static void run(struct caller *c)
 {
     if (c->running)
         return;
     c->running = true;
-    while (c->state == CLIENT_HEAD && c->in && run_stashed(c))
+    while (c->state == CALLER_HEAD && c->in && run_stashed(c))
         ;
     c->running = false;
 }
 
 /* A head that came in one piece is worked on where it was received. */
-static void run_received(struct client *c, const char *data, size_t len)
+static void run_received(struct caller *c, const char *data, size_t len)
 {
     struct front *f = c->front;
     struct head *h = &f->request_head;
@@ -305,7 +308,7 @@ static void run_received(struct client *c, const char *data, size_t len)
     switch (head_parse(h, data, len)) {
     case HEAD_MORE:
         if (stash_add(&c->in, data, len) < 0) {
-            client_close(c);
+            caller_close(c);
             return;
         }
         memcpy(&c->in->head, h, sizeof(*h));
@@ -324,7 +327,7 @@ static void run_received(struct client *c, const char *data, size_t len)
     }
 }
 
-static void read_head(struct client *c)
+static void read_head(struct caller *c)
 {
     struct front *f = c->front;
     ssize_t n = sock_recv(c->watch.fd, f->in, FRONT_READ);
@@ -332,10 +335,10 @@ static void read_head(struct client *c)
     if (n == -2)
         return;
     if (n <= 0) {
-        client_close(c);
+        caller_close(c);
     } else if (c->in) {
         if (stash_add(&c->in, f->in, (size_t)n) < 0)
-            client_close(c);
+            caller_close(c);
         else
             run(c);
     } else {
@@ -345,44 +348,44 @@ static void read_head(struct client *c)
 
 /* ---- between requests ---- */
 
-static void end_connection(struct client *c)
+static void end_connection(struct caller *c)
 {
     if (c->request.done && !c->early && !c->in) {
-        client_close(c);
+        caller_close(c);
         return;
     }
     /* unread input would make close(2) reset the connection, and the client lose the answer */
     free(c->in);
     c->in = NULL;
-    c->state = CLIENT_LINGER;
+    c->state = CALLER_LINGER;
     (void)shutdown(c->watch.fd, SHUT_WR);
     timeout_set(c->front, &c->timed, TIMEOUT_LINGER);
-    client_watch(c);
+    caller_watch(c);
 }
 
-void client_next(struct client *c)
+void caller_next(struct caller *c)
 {
     struct front *f = c->front;
 
     block_put(f, c->block);
     c->block = NULL;
     if (pending_any(&c->out)) {
-        c->state = CLIENT_FLUSH;
+        c->state = CALLER_FLUSH;
         timeout_set(f, &c->timed, TIMEOUT_HALF);
-        client_watch(c);
+        caller_watch(c);
         return;
     }
     timeout_clear(&c->timed);
-    client_done(c, true);
+    caller_done(c, true);
     if (!c->keep || f->draining) {
         end_connection(c);
         return;
     }
-    c->state = CLIENT_HEAD;
+    c->state = CALLER_HEAD;
     c->early = false;
     timeout_set(f, &c->timed, TIMEOUT_IDLE);
-    client_watch(c);
-    if (c->in && c->state == CLIENT_HEAD) {
+    caller_watch(c);
+    if (c->in && c->state == CALLER_HEAD) {
         head_init(&c->in->head, false);
         run(c);
     }
@@ -390,7 +393,7 @@ void client_next(struct client *c)
 
 /* ---- events ---- */
 
-static void discard_body(struct client *c)
+static void discard_body(struct caller *c)
 {
     struct front *f = c->front;
     ssize_t n = sock_recv(c->watch.fd, f->in, FRONT_READ);
@@ -400,68 +403,68 @@ static void discard_body(struct client *c)
         return;
     used = n > 0 ? body_take(&c->request, f->in, (size_t)n) : -1;
     if (used < 0 || (used < n && stash_add(&c->in, f->in + used, (size_t)(n - used)) < 0)) {
-        client_close(c);
+        caller_close(c);
         return;
     }
     if (c->request.done)
-        client_next(c);
+        caller_next(c);
 }
 
-static void linger(struct client *c)
+static void linger(struct caller *c)
 {
     ssize_t n = sock_recv(c->watch.fd, c->front->in, FRONT_READ);
 
     if (n == 0 || n == -1)
-        client_close(c);
+        caller_close(c);
 }
 
 /* Nothing is wanted from it now: it left, or it is early. */
-static void not_now(struct client *c, uint32_t events)
+static void not_now(struct caller *c, uint32_t events)
 {
     if (events & EPOLLRDHUP) {
-        client_close(c);
+        caller_close(c);
         return;
     }
     c->early = true;
-    client_watch(c);
+    caller_watch(c);
 }
 
-static void on_writable(struct client *c)
+static void on_writable(struct caller *c)
 {
     if (pending_flush(&c->out, c->watch.fd) < 0) {
-        client_close(c);
+        caller_close(c);
         return;
     }
-    if (c->state == CLIENT_FLUSH) {
-        client_next(c);
+    if (c->state == CALLER_FLUSH) {
+        caller_next(c);
         return;
     }
     if (pending_any(&c->out))
         return;
     if (c->backend) /* it was paused meanwhile */
         backend_watch(c->backend);
-    client_watch(c);
+    caller_watch(c);
 }
 
-static void on_readable(struct client *c, uint32_t events)
+static void on_readable(struct caller *c, uint32_t events)
 {
     switch (c->state) {
-    case CLIENT_HEAD:
+    case CALLER_HEAD:
         read_head(c);
         break;
-    case CLIENT_DISCARD:
+    case CALLER_DISCARD:
         discard_body(c);
         break;
-    case CLIENT_LINGER:
+    case CALLER_LINGER:
         linger(c);
         break;
-    case CLIENT_EXCHANGE:
+    case CALLER_EXCHANGE:
         if (events & EPOLLIN && wants_body(c))
             exchange_upload(c);
         else
             not_now(c, events);
         break;
-    case CLIENT_DEAD:
+    case CALLER_DEAD:
         break;
     default:
         not_now(c, events);
@@ -470,15 +473,15 @@ static void on_readable(struct client *c, uint32_t events)
 
 static void on_event(struct loop_fd *w, uint32_t events)
 {
-    struct client *c = CONTAINER_OF(w, struct client, watch);
+    struct caller *c = CONTAINER_OF(w, struct caller, watch);
 
     front_reap(c->front);
-    if (c->state == CLIENT_TUNNEL) {
+    if (c->state == CALLER_TUNNEL) {
         tunnel_on_client(c, events);
         return;
     }
     if (events & (EPOLLERR | EPOLLHUP)) {
-        client_close(c);
+        caller_close(c);
         return;
     }
     if (events & EPOLLOUT)
@@ -489,12 +492,13 @@ static void on_event(struct loop_fd *w, uint32_t events)
 
 static void on_timeout(struct timed *t)
 {
-    struct client *c = CONTAINER_OF(t, struct client, timed);
+    struct caller *c = CONTAINER_OF(t, struct caller, timed);
 
     if (t->kind == TIMEOUT_PARK)
-        answer_error(c, 503, "SERVICE_UNAVAILABLE", "the server did not get to this request in time");
+        answer_error(c, 503, "SERVICE_UNAVAILABLE",
+                     "the server did not get to this request in time");
     else if (t->kind == TIMEOUT_HEAD && c->in)
         answer_refuse(c, 408, "the request head did not come in time");
     else
-        client_close(c);
+        caller_close(c);
 }
