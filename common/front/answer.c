@@ -146,7 +146,9 @@ void answer_send(struct caller *c, const struct front_answer *a)
     }
     c->result.status = a->status;
     if (head.full || pending_send(&c->out, c->watch.fd, head.data, head.len) < 0 ||
-        (!c->is_head && pending_send(&c->out, c->watch.fd, body.data, body.len) < 0)) {
+        (!c->is_head && pending_send(&c->out, c->watch.fd, body.data, body.len) < 0) ||
+        /* not before: a may point into the head */
+        (c->state == CALLER_DECIDE && caller_rest_used(c, 0) < 0)) {
         caller_close(c);
         return;
     }
@@ -157,10 +159,6 @@ void answer_error(struct caller *c, int status, const char *code, const char *me
 {
     struct front_answer a = { .status = status, .code = code, .message = message };
 
-    if (c->state == CALLER_DECIDE && caller_rest_used(c, 0) < 0) {
-        caller_close(c);
-        return;
-    }
     answer_send(c, &a);
 }
 
@@ -188,8 +186,5 @@ void front_answer(struct front_req *rq, const struct front_answer *a)
     struct caller *c = CONTAINER_OF(rq, struct caller, rq);
 
     c->front->stats.answered++;
-    if (caller_rest_used(c, 0) < 0)
-        caller_close(c);
-    else
-        answer_send(c, a);
+    answer_send(c, a);
 }

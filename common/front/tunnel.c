@@ -88,27 +88,37 @@ void tunnel_start(struct caller *c, const char *data, size_t len)
     settle(c);
 }
 
-static bool flush_failed(struct pending *p, int fd, uint32_t events)
+/* Room on one side lets the other go on. */
+static int client_events(struct caller *c, uint32_t events)
 {
-    return events & EPOLLOUT && pending_flush(p, fd) < 0;
+    if (events & EPOLLOUT && (pending_flush(&c->out, c->watch.fd) < 0 || from_backend(c) < 0))
+        return -1;
+    return events & ~(uint32_t)EPOLLOUT ? from_client(c) : 0;
+}
+
+static int backend_events(struct caller *c, uint32_t events)
+{
+    struct backend *b = c->backend;
+
+    if (events & EPOLLOUT && (pending_flush(&b->out, b->watch.fd) < 0 || from_client(c) < 0))
+        return -1;
+    return events & ~(uint32_t)EPOLLOUT ? from_backend(c) : 0;
 }
 
 void tunnel_on_client(struct caller *c, uint32_t events)
 {
-    if (flush_failed(&c->out, c->watch.fd, events) || from_client(c) < 0 || from_backend(c) < 0) {
+    if (client_events(c, events) < 0)
         caller_close(c);
-        return;
-    }
-    settle(c);
+    else
+        settle(c);
 }
 
 void tunnel_on_backend(struct backend *b, uint32_t events)
 {
     struct caller *c = b->caller;
 
-    if (flush_failed(&b->out, b->watch.fd, events) || from_backend(c) < 0 || from_client(c) < 0) {
+    if (backend_events(c, events) < 0)
         caller_close(c);
-        return;
-    }
-    settle(c);
+    else
+        settle(c);
 }
