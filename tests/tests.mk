@@ -35,6 +35,16 @@ unit_run := $(if $(UNIT),$(filter build/$(BUILD)/tests/unit/$(UNIT)%,$(unit_bin)
 unit: $(unit_run) ## unit tests; BUILD=asan or tsan for a sanitized run, UNIT=common/http for some of them
 	$(Q)tests/run_unit.sh $(unit_run)
 
+# ---- benchmarks: numbers are read, they never fail a run ---------------------------------------
+
+build/$(BUILD)/bench/front_server: $(OBJ)/tests/bench/front_server.o $(common_obj)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(OPT) $(LDOPT) $^ -o $@ $(EXECD_LIBS)
+
+.PHONY: bench-front
+bench-front: build/$(BUILD)/bench/front_server ## the front against nginx and against libmicrohttpd alone
+	$(Q)tests/bench/front.sh $<
+
 # ---- fuzzing: tests/fuzz/fuzz_<target>.c with clang's libFuzzer, seeds in tests/fuzz/corpus/<target>/ --
 
 fuzz_targets := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
