@@ -176,7 +176,7 @@ static int upload_stashed(struct caller *c)
     size_t used;
     int r = pass_body(c, c->in->data + c->in->off, c->in->len - c->in->off, &used);
 
-    if (r == 0)
+    if (r != -2) /* a backend that takes no more does not make them come again */
         caller_in_used(c, used);
     return r;
 }
@@ -196,7 +196,7 @@ static int upload_received(struct caller *c)
         return -2;
     }
     r = pass_body(c, f->in, (size_t)n, &used);
-    if (r == 0 && used < (size_t)n && stash_add(&c->in, f->in + used, (size_t)n - used) < 0) {
+    if (r != -2 && used < (size_t)n && stash_add(&c->in, f->in + used, (size_t)n - used) < 0) {
         caller_close(c);
         return -2;
     }

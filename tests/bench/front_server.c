@@ -51,8 +51,10 @@ static void decide(void *owner, struct front_req *rq)
     struct bench *b = owner;
     const char *at = head_text(rq->head, rq->head->path);
     size_t len = rq->head->path.len;
-    struct front_proxy p = { .to = &b->to,
-                             .request = { .edit = { .drop = drop }, .forwarded_proto = "http" } };
+    struct front_proxy p = {
+        .to = &b->to,
+        .request = { .edit = { .drop = drop }, .forwarded_proto = "http", .upgrade = true }
+    };
     const char *cut = NULL;
 
     if (b->api) {

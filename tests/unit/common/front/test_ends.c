@@ -252,6 +252,24 @@ static void a_post_looks_before_it_is_sent(void **state)
     fe_close(c);
 }
 
+/* What the backend no longer takes is not taken for the next request, which follows in the same read. */
+static void a_broken_upload_keeps_the_next_request_apart(void **state)
+{
+    struct fe *fe = *state;
+    int c = fe_connect(fe);
+    int b;
+
+    fe_send(fe, c, "POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nab");
+    b = fe_accept(fe);
+    (void)fe_until(fe, b, "ab");
+    /* in this order: the front finds out by writing */
+    fe_send(fe, c, "cdefghijGET /no HTTP/1.1\r\nHost: h\r\n\r\n");
+    fe_reset(b);
+    assert_contains(fe_until(fe, c, "}"), "HTTP/1.1 502 ");
+    assert_contains(fe_until(fe, c, "}"), "HTTP/1.1 404 ");
+    fe_close(c);
+}
+
 static void a_fresh_connection_is_not_tried_twice(void **state)
 {
     struct fe *fe = *state;
@@ -618,6 +636,7 @@ int main(void)
         T(a_stale_connection_is_replaced_for_safe_methods_only),
         T(a_body_that_is_gone_is_not_sent_again),
         T(a_post_looks_before_it_is_sent),
+        T(a_broken_upload_keeps_the_next_request_apart),
         T(a_fresh_connection_is_not_tried_twice),
         T(forgotten_backends_are_not_kept),
         T(a_response_that_says_too_much_is_not_reused),
