@@ -59,8 +59,10 @@ static void describe_peer(struct caller *c, const struct sockaddr *peer, socklen
         (void)inet_ntop(AF_INET, &v6->sin6_addr.s6_addr[12], c->peer_text, sizeof(c->peer_text));
     else if (c->peer.ss_family == AF_INET6)
         (void)inet_ntop(AF_INET6, &v6->sin6_addr, c->peer_text, sizeof(c->peer_text));
-    else
+    else {
+        c->peer.ss_family = AF_UNIX;
         memcpy(c->peer_text, "unix", sizeof("unix"));
+    }
 }
 
 static struct caller *caller_alloc(struct front *f)

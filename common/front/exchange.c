@@ -329,7 +329,7 @@ static void begin_response(struct caller *c, const struct head *h, const char *r
     }
     b->persistent = head_persistent(h) && c->response.kind != BODY_CLOSE;
     c->keep = c->keep && c->response.kind != BODY_CLOSE && !c->front->draining &&
-              (c->request.done || b->persistent); /* else nobody will take the rest */
+              (c->request.done || (b->persistent && !c->expects)); /* else the rest is not taken */
     n = exchange_head(c, h, !c->keep ? "close" : c->minor ? NULL : "keep-alive");
     if (n < 0) {
         exchange_fail(c, 502, FAILED, "the head of the backend's response is too long");
@@ -351,6 +351,8 @@ static void interim(struct caller *c, const struct head *h)
     ssize_t n = exchange_head(c, h, NULL);
 
     timeout_set(c->front, &c->backend->timed, TIMEOUT_RESPONSE);
+    if (h->status == 100)
+        c->expects = false; /* the body comes */
     if (n > 0 && c->minor)
         (void)to_client(c, c->front->out, (size_t)n);
 }
@@ -576,7 +578,7 @@ void front_proxy(struct front_req *rq, const struct front_proxy *p)
     f->stats.proxied++;
     r.peer_header = f->opt.peer_header;
     r.peer_value = NULL;
-    if (!r.forwarded_for)
+    if (!r.forwarded_for && rq->peer->sa_family != AF_UNIX)
         r.forwarded_for = c->peer_text;
     start(c, pool_of(f, p->to), &r, &p->response, p->location_prefix);
 }

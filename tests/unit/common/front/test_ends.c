@@ -262,6 +262,7 @@ static void a_broken_upload_keeps_the_next_request_apart(void **state)
     fe_send(fe, c, "POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nab");
     b = fe_accept(fe);
     (void)fe_until(fe, b, "ab");
+    fe_settle(fe);
     /* in this order: the front finds out by writing */
     fe_send(fe, c, "cdefghijGET /no HTTP/1.1\r\nHost: h\r\n\r\n");
     fe_reset(b);

@@ -133,6 +133,24 @@ static void relays_interim_responses(void **state)
     fe_close(b);
 }
 
+/* The body was announced and never asked for: nobody knows whether it comes. */
+static void a_refused_expectation_ends_the_connection(void **state)
+{
+    struct fe *fe = *state;
+    int c = fe_connect(fe);
+    int b;
+
+    fe_send(fe, c,
+            "POST /p HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+    b = fe_accept(fe);
+    (void)fe_until(fe, b, "\r\n\r\n");
+    fe_send(fe, b, "HTTP/1.1 403 No\r\nContent-Length: 1\r\n\r\nn");
+    fe_expect(fe, c, "HTTP/1.1 403 No\r\nContent-Length: 1\r\nConnection: close\r\n\r\nn");
+    assert_true(fe_end(fe, c) && fe_end(fe, b));
+    fe_close(c);
+    fe_close(b);
+}
+
 static void responses_without_a_body(void **state)
 {
     struct fe *fe = *state;
@@ -440,6 +458,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(relays_chunks_and_trailers_byte_for_byte, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(relays_interim_responses, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_refused_expectation_ends_the_connection, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(responses_without_a_body, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_body_that_ends_with_its_connection, set_up, tear_down),
         cmocka_unit_test_setup_teardown(http_1_0_clients, set_up, tear_down),
