@@ -167,7 +167,12 @@ void answer_refuse(struct caller *c, int status, const char *why)
     struct front *f = c->front;
     struct front_answer a = { .status = status, .message = why, .close = true };
 
-    f->stats.refused++;
+    if (status == 408)
+        f->stats.slow++;
+    else if (status == 414 || status == 431)
+        f->stats.oversized++;
+    else
+        f->stats.refused++;
     c->keep = false;
     c->minor = 1;
     c->is_head = false;

@@ -3,7 +3,6 @@
 #include "common/base/err.h"
 
 #include <arpa/inet.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -220,7 +219,6 @@ static struct backend *backend_alloc(struct front *f)
 static int dial(struct front *f, struct pool *p, bool *connecting, int *sys)
 {
     struct err e = { 0 };
-    int one = 1;
     int fd;
 
     *connecting = false;
@@ -234,13 +232,8 @@ static int dial(struct front *f, struct pool *p, bool *connecting, int *sys)
         *sys = errno;
         return -1;
     }
-    if (p->addr.u.any.sa_family != AF_UNIX) {
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-        if (f->opt.keepalive_s > 0) {
-            (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-            (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &f->opt.keepalive_s, sizeof(int));
-        }
-    }
+    if (p->addr.u.any.sa_family != AF_UNIX)
+        sock_options(f, fd);
     if (connect(fd, &p->addr.u.any, p->addr.len) == 0)
         return fd;
     *sys = errno;

@@ -249,7 +249,7 @@ void front_park(struct front_req *rq, int max_ms)
             return;
         }
         c->in->head = *h;
-        c->in->head.base = c->in->data;
+        c->in->head.base = c->in->data; /* it was empty: the head is at its start */
         c->held = true;
         f->rest_len = 0;
     }
@@ -271,12 +271,7 @@ static bool run_stashed(struct caller *c)
 {
     struct stash *st = c->in;
 
-    if (st->off) {
-        memmove(st->data, st->data + st->off, st->len - st->off);
-        st->len -= st->off;
-        st->off = 0;
-    }
-    switch (head_parse(&st->head, st->data, st->len)) {
+    switch (head_parse(&st->head, st->data + st->off, st->len - st->off)) {
     case HEAD_MORE:
         incomplete(c);
         return false;

@@ -5,7 +5,6 @@
 #include "common/front/internal.h"
 
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -180,18 +179,6 @@ static void on_accept(struct loop_fd *w, uint32_t events)
     }
 }
 
-/* Accepted sockets inherit these. */
-static void set_socket_options(const struct front *f, int fd)
-{
-    int one = 1;
-
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    if (f->opt.keepalive_s > 0) {
-        (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &f->opt.keepalive_s, sizeof(int));
-    }
-}
-
 int front_listen(struct front *f, int listen_fd, const void *tag, struct err *e)
 {
     struct listener *ln = calloc(1, sizeof(*ln));
@@ -205,7 +192,7 @@ int front_listen(struct front *f, int listen_fd, const void *tag, struct err *e)
     ln->watch.fd = listen_fd;
     ln->watch.on_event = on_accept;
     ln->pause.on_fire = go_on;
-    set_socket_options(f, listen_fd);
+    sock_options(f, listen_fd); /* accepted sockets inherit them */
     if (loop_add(f->loop, &ln->watch, EPOLLIN, e) < 0) {
         (void)close(listen_fd);
         free(ln);
@@ -237,7 +224,6 @@ void front_drain(struct front *f)
     struct node *next;
     struct caller *c;
 
-    front_reap(f);
     f->draining = true;
     close_listeners(f);
     for (n = f->clients.next; n != &f->clients; n = next) {

@@ -95,7 +95,9 @@ struct front_stats {
     uint64_t accepted;
     uint64_t turned_away; /* over max_clients */
     uint64_t requests;    /* that reached decide */
-    uint64_t refused;     /* malformed, too large or too slow heads */
+    uint64_t refused;     /* malformed heads and chunks: 400, 501, 505 */
+    uint64_t oversized;   /* 414, 431 */
+    uint64_t slow;        /* heads that did not come in time: 408 */
     uint64_t proxied;
     uint64_t internal;
     uint64_t answered;

@@ -110,6 +110,9 @@ ssize_t sock_send(int fd, const char *data, size_t len);
 /* Bytes, 0 at the end, -1 when broken, -2 when there is nothing now. */
 ssize_t sock_recv(int fd, char *data, size_t cap);
 
+/* No delays, and dead peers of idle streams are found. */
+void sock_options(const struct front *f, int fd);
+
 /* Holds what an exchange needs until its response begins: fields for the response, then the
  * request as it goes to the backend. */
 struct block {

@@ -1,6 +1,7 @@
 #include "common/front/internal.h"
 
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,23 @@ ssize_t sock_recv(int fd, char *data, size_t cap)
         return -2;
     return n;
 }
+
+void sock_options(const struct front *f, int fd)
+{
+    const int one = 1;
+    const int every_s = 15;
+    const int count = 4;
+
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    if (f->opt.keepalive_s < 0)
+        return;
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &f->opt.keepalive_s, sizeof(int));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof(every_s));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+}
+
+enum { STASH_FIRST = 2048 };
 
 /* ---- pending ---- */
 
@@ -86,10 +104,15 @@ int pending_send(struct pending *p, int fd, const char *data, size_t len)
 
 int stash_add(struct stash **st, const char *data, size_t len)
 {
-    size_t have = *st ? (*st)->len : 0;
-    size_t cap = *st ? (*st)->cap : 2048;
+    size_t have = *st ? (*st)->len - (*st)->off : 0;
+    size_t cap = *st ? (*st)->cap : STASH_FIRST;
     struct stash *grown;
 
+    if (*st && (*st)->off) {
+        memmove((*st)->data, (*st)->data + (*st)->off, have);
+        (*st)->len = have;
+        (*st)->off = 0;
+    }
     while (cap < have + len)
         cap *= 2;
     if (!*st || cap > (*st)->cap) {

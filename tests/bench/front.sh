@@ -82,10 +82,10 @@ median() { sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 
 # compare LABEL PORT LABEL PORT PATH
 compare() {
-    local c r
+    local c
     for c in $connections; do
         rm -f "$dir"/m.*
-        for r in $(seq "$rounds"); do
+        for _ in $(seq "$rounds"); do
             measure "$2" "$c" "$5" >>"$dir/m.a"
             measure "$4" "$c" "$5" >>"$dir/m.b"
             paste "$dir/m.a" "$dir/m.b" | tail -1 | awk '{ print $1 / $2 }' >>"$dir/m.ratio"
@@ -96,9 +96,8 @@ compare() {
 }
 
 bulk() {
-    local r
     rm -f "$dir"/m.*
-    for r in $(seq "$rounds"); do
+    for _ in $(seq "$rounds"); do
         for p in $front $nginx; do
             curl -s -o /dev/null -w '%{speed_download}\n' "http://127.0.0.1:$p/bytes/1g" >>"$dir/m.$p"
         done

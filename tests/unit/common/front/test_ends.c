@@ -402,7 +402,7 @@ static void slow_heads_and_idle_connections(void **state)
     fe_close(silent);
     fe_close(idle);
     assert_no_sockets(fe);
-    assert_int_equal(front_stats(fe->front)->refused, 1);
+    assert_int_equal(front_stats(fe->front)->slow, 1);
 }
 
 static void a_backend_has_180_s_to_begin(void **state)
