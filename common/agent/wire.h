@@ -4,11 +4,12 @@
  * A container starts as
  *     execd --held --id=<sandbox id> --claim-sha256=<hex of SHA-256 of the claim secret's text>
  * and answers nothing but GET /ping and the claim until it is claimed. The claim is
- *     POST /internal/claim  {"secret","token","env","entrypoint","lineEndings"}
+ *     POST /internal/claim  {"secret","token","env","entrypoint","lineEndings","closedPorts"}
  * 200 {"status":"claimed","pid":N}  the entrypoint runs
  * 400 the claim cannot be carried out (bad field, entrypoint not found); the agent ends
  * 403 wrong secret; the agent ends with AGENT_EXIT_REFUSED
  * 409 already claimed
+ * closedPorts true: /proxy/{port} of other ports needs the token as well (secure access).
  * Once claimed every route but /ping needs the token in AGENT_TOKEN_HEADER. */
 #pragma once
 

@@ -330,6 +330,18 @@ void backend_put(struct backend *b)
         backend_close(b);
 }
 
+/* A backend that does not read would not see the end, which lies behind what it has not read: the
+ * kernel would keep both for minutes. */
+static void reset_if_stuck(const struct backend *b)
+{
+    const struct linger hard = { .l_onoff = 1 };
+    const struct caller *c = b->caller;
+
+    if ((b->state == BACKEND_HEAD || b->state == BACKEND_BODY) && c &&
+        (pending_any(&b->out) || c->request_off < c->request_len))
+        (void)setsockopt(b->watch.fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
+}
+
 void backend_close(struct backend *b)
 {
     struct front *f = b->front;
@@ -341,6 +353,7 @@ void backend_close(struct backend *b)
         p->n_idle--;
         f->stats.idle_backends--;
     }
+    reset_if_stuck(b);
     b->state = BACKEND_DEAD;
     if (b->caller)
         b->caller->backend = NULL;

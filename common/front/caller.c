@@ -213,6 +213,7 @@ static void begin_request(struct caller *c, const struct head *h)
     c->added_len = c->prefix_len = 0;
     c->request_off = c->request_len = c->request_start = 0;
     c->drop = NULL;
+    c->refused = NULL;
     body_init(&c->request,
               h->chunked      ? BODY_CHUNKED
               : h->has_length ? BODY_LENGTH

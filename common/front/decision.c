@@ -69,6 +69,7 @@ void front_proxy(struct front_req *rq, const struct front_proxy *p)
     r.peer_value = NULL;
     if (!r.forwarded_for && rq->peer->sa_family != AF_UNIX)
         r.forwarded_for = c->peer_text;
+    c->refused = p->refused;
     start(c, pool_of(f, p->to), &r, &p->response, p->location_prefix);
 }
 

@@ -1,5 +1,6 @@
 #include "common/front/internal.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,8 @@ static void connect_failed(struct caller *c, int sys)
 
     (void)snprintf(text, sizeof(text), "cannot connect to the backend: %s",
                    strerror_r(sys, why, sizeof(why)));
-    exchange_fail(c, 502, "BACKEND_CONNECTION_FAILED", text);
+    exchange_fail(c, 502, "BACKEND_CONNECTION_FAILED",
+                  c->refused && sys == ECONNREFUSED ? c->refused : text);
 }
 
 /* ---- start ---- */

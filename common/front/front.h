@@ -138,6 +138,8 @@ struct front_proxy {
     /* drop must outlive the request; added fields are copied. */
     struct rules_edit response;
     const char *location_prefix; /* copied; NULL: none */
+    const char *refused; /* message of the 502 when nothing listens there; must outlive the request;
+                            NULL: the front's own */
 };
 
 void front_proxy(struct front_req *rq, const struct front_proxy *p);

@@ -192,6 +192,7 @@ struct caller {
     struct pending out;      /* response bytes for it */
     struct block *block;     /* until the response begins */
     const char *const *drop; /* response fields to remove */
+    const char *refused;     /* message when the backend's port is closed; NULL: a standard one */
     size_t added_len;        /* at the start of block: lines to add to the response ... */
     size_t prefix_len;       /* ... then the prefix for Location */
     size_t request_off;      /* of block: what is to be sent */

@@ -118,17 +118,15 @@ int http_server_listen(struct http_server *s, int listen_fd, struct err *e);
 /* Takes over one connected socket. */
 int http_server_adopt(struct http_server *s, int fd, const struct sockaddr *peer, socklen_t len,
                       struct err *e);
+/* Makes a connection inside the process: one end is the server's, the other, non-blocking and
+ * close-on-exec, is returned and is the caller's to close. -1: err set. */
+int http_server_connect(struct http_server *s, struct err *e);
 /* Stops accepting; running requests go on, connections close after their response. */
 void http_server_drain(struct http_server *s);
 unsigned http_server_active(const struct http_server *s); /* requests under way */
 /* Aborts what still runs (streams are cut), frees. Jobs must have ended and the loop must no longer
  * run: jobs_free first. Answers of the last jobs go out as far as the sockets take them. */
 void http_server_free(struct http_server *s);
-
-/* Opens a TCP listener: "127.0.0.1", "0.0.0.0", "::" (also IPv4), "::1"; port 0 takes a free one.
- * 0: *fd is the socket and *bound_port its port. */
-int http_listen(const char *host, uint16_t port, int backlog, int *fd, uint16_t *bound_port,
-                struct err *e);
 
 /* ---- request ---- */
 

@@ -249,6 +249,20 @@ static void on_accept(struct loop_fd *w, uint32_t events)
     }
 }
 
+int http_server_connect(struct http_server *s, struct err *e)
+{
+    struct sockaddr_in none = { .sin_family = AF_INET }; /* libmicrohttpd wants some address */
+    int fds[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) < 0)
+        return err_sys(e, errno, "make socket pair");
+    if (http_server_adopt(s, fds[1], (struct sockaddr *)&none, sizeof(none), e) < 0) {
+        (void)close(fds[0]);
+        return -1;
+    }
+    return fds[0];
+}
+
 int http_server_listen(struct http_server *s, int listen_fd, struct err *e)
 {
     struct listener *ln = calloc(1, sizeof(*ln));
@@ -324,54 +338,4 @@ void http_server_free(struct http_server *s)
     MHD_stop_daemon(s->mhd);
     loop_run_posted(s->loop); /* streams that were released meanwhile */
     free(s);
-}
-
-static int listen_addr(const char *host, uint16_t port, struct sockaddr_storage *ss, socklen_t *len)
-{
-    struct sockaddr_in *v4 = (struct sockaddr_in *)ss;
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ss;
-
-    memset(ss, 0, sizeof(*ss));
-    if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
-        v4->sin_family = AF_INET;
-        v4->sin_port = htons(port);
-        *len = sizeof(*v4);
-        return 0;
-    }
-    if (inet_pton(AF_INET6, host, &v6->sin6_addr) == 1) {
-        v6->sin6_family = AF_INET6;
-        v6->sin6_port = htons(port);
-        *len = sizeof(*v6);
-        return 0;
-    }
-    return -1;
-}
-
-int http_listen(const char *host, uint16_t port, int backlog, int *fd, uint16_t *bound_port,
-                struct err *e)
-{
-    struct sockaddr_storage ss;
-    socklen_t len;
-    int one = 1;
-    int zero = 0;
-    int s;
-
-    if (listen_addr(host, port, &ss, &len) < 0)
-        return err_set(e, ERRC_INVALID, "listen address %s is not an IPv4 or IPv6 address", host);
-    s = socket(ss.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (s < 0)
-        return err_sys(e, errno, "make socket for %s", host);
-    (void)setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    if (ss.ss_family == AF_INET6)
-        (void)setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
-    if (bind(s, (struct sockaddr *)&ss, len) < 0 || listen(s, backlog) < 0 ||
-        getsockname(s, (struct sockaddr *)&ss, &len) < 0) {
-        (void)err_sys(e, errno, "listen on %s port %u", host, port);
-        (void)close(s);
-        return -1;
-    }
-    *bound_port = ntohs(ss.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_port
-                                                 : ((struct sockaddr_in *)&ss)->sin_port);
-    *fd = s;
-    return 0;
 }

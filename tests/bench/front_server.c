@@ -3,6 +3,7 @@
  *   api PORT             libmicrohttpd alone: GET /health
  *   front-api PORT       the same behind the front and a socket pair */
 #include "common/base/err.h"
+#include "common/base/listen.h"
 #include "common/base/loop.h"
 #include "common/base/num.h"
 #include "common/front/front.h"
@@ -124,7 +125,7 @@ int main(int argc, char **argv)
         return 2;
     }
     b.loop = loop_new(&e);
-    if (!b.loop || http_listen("127.0.0.1", (uint16_t)port, 1024, &fd, &bound, &e) < 0 ||
+    if (!b.loop || listen_tcp("127.0.0.1", (uint16_t)port, 1024, &fd, &bound, &e) < 0 ||
         serve(&b, argv[1], fd, argv[3], &e) < 0 || loop_run(b.loop, &e) < 0) {
         (void)fprintf(stderr, "%s\n", e.msg);
         return 1;

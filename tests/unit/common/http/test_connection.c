@@ -1,6 +1,7 @@
 /* Connections: reuse, limits, drain, hand-over, listeners. */
 #include "tests/unit/test.h"
 
+#include "common/base/listen.h"
 #include "common/base/loop.h"
 #include "common/base/macros.h"
 #include "common/http/http.h"
@@ -487,7 +488,7 @@ static void listeners(void **state)
 
     (void)state;
     for (i = 0; i < ARRAY_LEN(hosts); i++) {
-        if (http_listen(hosts[i], 0, 16, &fd, &port, &e) < 0) {
+        if (listen_tcp(hosts[i], 0, 16, &fd, &port, &e) < 0) {
             if (strchr(hosts[i], ':')) /* a machine without IPv6 */
                 continue;
             fail_msg("%s: %s", hosts[i], e.msg);
@@ -495,12 +496,12 @@ static void listeners(void **state)
         assert_true(port != 0);
         assert_int_equal(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
         assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, O_NONBLOCK);
-        assert_int_equal(http_listen(hosts[i], port, 16, &second, &same, &e), -1);
+        assert_int_equal(listen_tcp(hosts[i], port, 16, &second, &same, &e), -1);
         assert_contains(e.msg, "in use");
         close(fd);
     }
     for (i = 0; i < ARRAY_LEN(bad); i++) {
-        assert_int_equal(http_listen(bad[i], 0, 16, &second, &same, &e), -1);
+        assert_int_equal(listen_tcp(bad[i], 0, 16, &second, &same, &e), -1);
         assert_contains(e.msg, "not an IPv4 or IPv6 address");
     }
     assert_int_equal(second, -1);

@@ -1,6 +1,7 @@
 #include "tests/unit/common/support/http_env.h"
 
 #include "common/base/jobs.h"
+#include "common/base/listen.h"
 #include "common/base/loop.h"
 #include "common/base/num.h"
 #include "tests/unit/test.h"
@@ -44,7 +45,7 @@ void http_env_start(struct http_env *env, const struct http_service *svc, unsign
         full.idle_timeout_s = 30;
     env->server = http_server_new(env->loop, &full, &env->e);
     assert_non_null(env->server);
-    assert_int_equal(http_listen("127.0.0.1", 0, 128, &fd, &env->port, &env->e), 0);
+    assert_int_equal(listen_tcp("127.0.0.1", 0, 128, &fd, &env->port, &env->e), 0);
     assert_int_equal(http_server_listen(env->server, fd, &env->e), 0);
     assert_int_equal(pthread_create(&env->thread, NULL, run_loop, env), 0);
     env->running = true;
