@@ -4,12 +4,14 @@
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/jobs.h"
+#include "common/base/listen.h"
 #include "common/base/loop.h"
 #include "common/proc/signals.h"
 #include "execd/api/api.h"
 #include "execd/exec/launch.h"
 #include "execd/exec/run.h"
 #include "execd/exec/supervise.h"
+#include "execd/proxy/proxy.h"
 
 #include <string.h>
 #include <sys/prctl.h>
@@ -29,7 +31,7 @@ static int check_flushed(void *arg)
 {
     struct app *app = arg;
 
-    if (!app->leaving || http_server_active(app->server) > 0)
+    if (!app->leaving || proxy_busy(app->proxy))
         return -1;
     loop_stop(app->loop);
     return 0;
@@ -135,8 +137,8 @@ static int open_server(struct app *app, struct err *e)
     uint16_t port;
     int fd;
 
-    if (http_listen("::", app->opt.port, 1024, &fd, &port, e) < 0 &&
-        http_listen("0.0.0.0", app->opt.port, 1024, &fd, &port, e) < 0)
+    if (listen_tcp("::", app->opt.port, 1024, &fd, &port, e) < 0 &&
+        listen_tcp("0.0.0.0", app->opt.port, 1024, &fd, &port, e) < 0)
         return -1;
     AUTO_FD int listener = fd;
 
@@ -148,8 +150,8 @@ static int open_server(struct app *app, struct err *e)
         .strip = app->strip,
         .codes = api_codes,
         .authorize = api_authorize,
-        .max_connections = APP_CONNECTIONS_MAX,
-        .idle_timeout_s = APP_IDLE_TIMEOUT_S,
+        .max_connections = APP_SERVER_CONNECTIONS_MAX,
+        .idle_timeout_s = APP_SERVER_IDLE_S,
         .jobs = app->jobs,
     };
 
@@ -157,7 +159,8 @@ static int open_server(struct app *app, struct err *e)
     if (!app->server)
         return -1;
     runs_set_server(app->runs, app->server);
-    if (http_server_listen(app->server, TAKE_FD(listener), e) < 0)
+    app->proxy = proxy_new(app, e);
+    if (!app->proxy || proxy_listen(app->proxy, TAKE_FD(listener), port, e) < 0)
         return -1;
     log_info("listening", LOG_N("port", port));
     return 0;
@@ -235,6 +238,16 @@ int app_start_entrypoint(struct app *app, const char *const *argv, size_t n, str
     return 0;
 }
 
+/* What the server said last goes on to the clients; new requests find no server. */
+static void send_last_answers(struct app *app)
+{
+    int i;
+
+    for (i = 0; i < APP_LAST_STEPS && proxy_busy(app->proxy); i++)
+        if (loop_step(app->loop, APP_LAST_STEP_MS, NULL) < 0)
+            return;
+}
+
 void app_free(struct app *app)
 {
     if (!app)
@@ -242,6 +255,10 @@ void app_free(struct app *app)
     jobs_free(app->jobs);
     runs_free(app->runs);
     http_server_free(app->server);
+    app->server = NULL;
+    if (app->leaving)
+        send_last_answers(app);
+    proxy_free(app->proxy);
     supervisor_free(app->supervisor);
     signals_free(app->signals);
     loop_free(app->loop);

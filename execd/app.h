@@ -14,9 +14,13 @@
 enum {
     APP_TOKEN_MAX = 512,
     APP_CONNECTIONS_MAX = 512,
+    APP_SERVER_CONNECTIONS_MAX = APP_CONNECTIONS_MAX + 128, /* ends it has not yet noticed */
     APP_IDLE_TIMEOUT_S = 600,
+    APP_SERVER_IDLE_S = 720, /* longer than the front keeps its end: it never meets a stale one */
     APP_JOBS_MAX = 256,
     APP_FLUSH_MS = 1000, /* for answers under way when the agent ends */
+    APP_LAST_STEPS = 10, /* and for those of jobs that took longer */
+    APP_LAST_STEP_MS = 10,
 };
 
 enum app_state {
@@ -30,11 +34,13 @@ struct app {
     struct loop *loop;
     struct signals *signals;
     struct jobs *jobs;
-    struct http_server *server;
+    struct http_server *server; /* gets its connections from the proxy */
+    struct proxy *proxy;
     struct runs *runs;
     struct supervisor *supervisor;
     struct env base;               /* what every child starts from, without the agent's own */
     char token[APP_TOKEN_MAX + 1]; /* "": the agent is open */
+    bool closed_ports;             /* /proxy/{port} needs the token, too */
     char strip[32];                /* "/proxy/<port>": the agent itself behind an endpoint */
     enum lines lines;
     enum app_state state;

@@ -21,6 +21,7 @@ struct claim {
     const char *line_endings;
     json_t *env;
     json_t *entrypoint;
+    bool closed_ports;
 };
 
 static const struct jx_field fields[] = {
@@ -30,6 +31,7 @@ static const struct jx_field fields[] = {
     { "env", JX_STR_MAP, offsetof(struct claim, env), JX_NULLABLE, 0, CLAIM_ENV_MAX, 0 },
     { "entrypoint", JX_STR_LIST, offsetof(struct claim, entrypoint), JX_NULLABLE, 0, CLAIM_ARGS_MAX,
       0 },
+    { "closedPorts", JX_BOOL, offsetof(struct claim, closed_ports), JX_NULLABLE, 0, 0, 0 },
     { "lineEndings", JX_STR, offsetof(struct claim, line_endings), JX_NULLABLE, 0, 0, 16 },
 };
 
@@ -104,6 +106,7 @@ static int carry_out(struct app *app, json_t *body, struct err *e)
         take_env(app, &c, e) < 0 || start_entrypoint(app, &c, e) < 0)
         return -1;
     memcpy(app->token, c.token, strlen(c.token) + 1);
+    app->closed_ports = c.closed_ports;
     app->state = APP_OPEN;
     return 0;
 }

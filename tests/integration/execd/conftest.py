@@ -4,6 +4,7 @@ EXECD names the binary (default: build/execd, else build/debug/execd). Nothing h
 events, for the end of processes or on pipes, always with a deadline.
 """
 
+import hashlib
 import json
 import os
 import pathlib
@@ -12,7 +13,7 @@ import subprocess
 
 import pytest
 
-from agentlib import Agent
+from agentlib import SECRET, Agent
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DEADLINE = 20
@@ -69,3 +70,14 @@ def start_agent(tmp_path):
 @pytest.fixture
 def agent(start_agent):
     return start_agent()
+
+
+@pytest.fixture
+def held(start_agent):
+    """held(**kwargs of start_agent) -> Agent that waits for its claim"""
+
+    def start(**kwargs):
+        digest = hashlib.sha256(SECRET.encode()).hexdigest()
+        return start_agent("--held", "--id=box-1", f"--claim-sha256={digest}", **kwargs)
+
+    return start

@@ -1,9 +1,7 @@
 """Held start, the claim, and the duties of PID 1 (common/agent/wire.h, design decisions 2 and 3)."""
 
-import hashlib
 import json
 import os
-import select
 import signal
 import threading
 import time
@@ -11,34 +9,10 @@ import uuid
 
 import pytest
 
-from agentlib import DEADLINE, Fifo, processes
+from agentlib import SECRET, Fifo, claim, processes, read_line
 
-SECRET = "open sesame"
 REFUSED = 126
 NOT_STARTED = 127
-
-
-@pytest.fixture
-def held(start_agent):
-    def start(**kwargs):
-        digest = hashlib.sha256(SECRET.encode()).hexdigest()
-        return start_agent("--held", "--id=box-1", f"--claim-sha256={digest}", **kwargs)
-
-    return start
-
-
-def claim(agent, **fields):
-    body = {"secret": SECRET, "token": "tok", **fields}
-    resp = agent.request("POST", "/internal/claim", body)
-    if resp.status == 200:
-        agent.headers = {"X-EXECD-ACCESS-TOKEN": "tok"}
-    return resp
-
-
-def read_line(pipe):
-    ready, _, _ = select.select([pipe], [], [], DEADLINE)
-    assert ready, "no output"
-    return pipe.readline().decode()
 
 
 def test_held_answers_ping_and_nothing_else(held):
