@@ -5,6 +5,7 @@
 #include "common/base/err.h"
 #include "common/base/jobs.h"
 #include "common/base/keyed_lock.h"
+#include "common/base/listen.h"
 #include "common/base/log.h"
 #include "common/base/loop.h"
 #include "common/proc/signals.h"
@@ -14,28 +15,45 @@
 #include "gateway/domain/expiry.h"
 #include "gateway/domain/fault.h"
 #include "gateway/domain/lifecycle.h"
+#include "gateway/domain/places.h"
 #include "gateway/domain/reconcile.h"
+#include "gateway/domain/relays.h"
+#include "gateway/domain/renewer.h"
+#include "gateway/proxy/proxy.h"
+#include "gateway/proxy/relay.h"
 #include "gateway/store/db.h"
 #include "gateway/store/sandbox_store.h"
 
 #include <string.h>
+#include <sys/resource.h>
 
-enum { APP_CONNECTIONS = 8192, APP_QUEUE = 1024, LATE_STEPS = 10 };
+enum {
+    APP_CONNECTIONS = 8192,
+    APP_QUEUE = 1024,
+    APP_INTERNAL_IDLE_S = 120, /* longer than the front keeps its end: it never meets a stale one */
+    LATE_STEPS = 10,
+};
 
 struct app {
     const struct config *cfg;
     char instance[RUNTIME_ID];
+    char signing_key[SANDBOX_TOKEN];
     struct loop *loop;
     struct signals *signals;
     struct jobs *jobs;
     struct db *db;
     struct runtime *rt;
     struct keyed_locks *locks;
+    struct places *places;
     struct lifecycle lc;
     struct expiry *expiry;
     struct reconcile *reconcile;
+    struct renewer *renewer; /* NULL: renewal by access is off */
     struct api api;
     struct http_server *http;
+    struct relay *relay; /* these two: NULL when relays are off */
+    struct relays *relays;
+    struct proxy *proxy;
     bool stopping;
 };
 
@@ -113,18 +131,22 @@ static int make_domain(struct app *app, struct err *e)
     };
 
     app->locks = keyed_locks_new();
-    if (!app->locks)
+    app->places = places_new();
+    if (!app->locks || !app->places)
         return err_nomem(e);
     app->lc = (struct lifecycle){
         .db = app->db,
         .rt = app->rt,
         .locks = app->locks,
+        .places = app->places,
         .clock = &clock_system,
         .started_ms = clock_wall_ms(),
         .max_timeout_s = c->max_sandbox_timeout_s,
         .ready_timeout_ms = (int)c->ready_timeout_s * 1000,
         .line_endings = c->line_endings,
     };
+    if (lifecycle_load_places(&app->lc, e) < 0)
+        return -1;
     app->expiry = expiry_new(&app->lc, e);
     if (!app->expiry)
         return -1;
@@ -132,9 +154,56 @@ static int make_domain(struct app *app, struct err *e)
     app->reconcile = reconcile_new(&app->lc, &sweep, e);
     if (!app->reconcile)
         return -1;
+    if (c->renew_enabled) {
+        app->renewer = renewer_new(&app->lc, c->renew_interval_s * 1000, e);
+        if (!app->renewer)
+            return -1;
+    }
     if (expiry_start(app->expiry, e) < 0)
         return -1;
     return reconcile_start(app->reconcile, e);
+}
+
+static unsigned connections(const struct config *c)
+{
+    return c->max_connections ? (unsigned)c->max_connections : APP_CONNECTIONS;
+}
+
+static int make_relays(struct app *app, struct err *e)
+{
+    struct relays_config rc = { .db = app->db, .host = app->cfg->relay_host, .open = relay_open };
+
+    if (!app->cfg->relay_enabled)
+        return 0;
+    app->relay = relay_new(app->loop, app->places, app->rt, e);
+    if (!app->relay)
+        return -1;
+    rc.arg = app->relay;
+    app->relays = relays_new(&rc, e);
+    return app->relays ? relays_restore(app->relays, e) : -1;
+}
+
+static int make_proxy(struct app *app, struct err *e)
+{
+    const struct config *c = app->cfg;
+    struct proxy_config pc = {
+        .places = app->places,
+        .rt = app->rt,
+        .api = app->http,
+        .relay = app->relay,
+        .renewer = app->renewer,
+        .renew_look_ms = c->renew_interval_s * 500,
+        .signing_key = app->signing_key,
+        .key = c->api_key,
+        .trusted = (const char *const *)c->trusted_proxies,
+        .require_key = c->proxy_require_key,
+        .pass_login = c->proxy_pass_login,
+        .max_connections = connections(c),
+        .idle_timeout_s = c->keep_alive_s,
+    };
+
+    app->proxy = proxy_new(app->loop, &pc, e);
+    return app->proxy ? 0 : -1;
 }
 
 static int make_http(struct app *app, struct err *e)
@@ -150,16 +219,20 @@ static int make_http(struct app *app, struct err *e)
         .authorize = api_authorize,
         .cors = true,
         .log_requests = true,
-        .max_connections = c->max_connections ? (unsigned)c->max_connections : APP_CONNECTIONS,
-        .idle_timeout_s = (unsigned)c->keep_alive_s,
+        .max_connections = connections(c),
+        .idle_timeout_s = APP_INTERNAL_IDLE_S,
         .jobs = app->jobs,
     };
 
     app->api = (struct api){
         .lc = &app->lc,
         .key = c->api_key,
+        .signing_key = app->signing_key,
         .eip = c->eip && *c->eip ? c->eip : NULL,
         .publish_host = c->publish_host,
+        .trusted = (const char *const *)c->trusted_proxies,
+        .relays = app->relays,
+        .relay_host = c->relay_host,
     };
     app->http = http_server_new(app->loop, &svc, e);
     return app->http ? 0 : -1;
@@ -173,10 +246,10 @@ static int listen_api(struct app *app, struct err *e)
     uint16_t port;
     int fd;
 
-    if (!any || http_listen("::", (uint16_t)c->port, (int)c->backlog, &fd, &port, NULL) < 0)
-        if (http_listen(c->host, (uint16_t)c->port, (int)c->backlog, &fd, &port, e) < 0)
+    if (!any || listen_tcp("::", (uint16_t)c->port, (int)c->backlog, &fd, &port, NULL) < 0)
+        if (listen_tcp(c->host, (uint16_t)c->port, (int)c->backlog, &fd, &port, e) < 0)
             return -1;
-    if (http_server_listen(app->http, fd, e) < 0)
+    if (proxy_listen(app->proxy, fd, e) < 0)
         return -1;
     log_info("listening", LOG_S("host", c->host), LOG_N("port", port),
              LOG_S("version", SANDGATE_VERSION), LOG_S("instance", app->instance));
@@ -188,9 +261,11 @@ static int start(struct app *app, struct err *e)
     if (make_loop(app, e) < 0)
         return -1;
     if (db_open(app->cfg->store_path, &app->db, e) < 0 ||
-        sandbox_store_instance(app->db, app->instance, e) < 0)
+        sandbox_store_instance(app->db, app->instance, e) < 0 ||
+        sandbox_store_secret(app->db, "signing_key", app->signing_key, e) < 0)
         return -1;
-    if (open_runtime(app, e) < 0 || make_domain(app, e) < 0 || make_http(app, e) < 0)
+    if (open_runtime(app, e) < 0 || make_domain(app, e) < 0 || make_relays(app, e) < 0 ||
+        make_http(app, e) < 0 || make_proxy(app, e) < 0)
         return -1;
     return listen_api(app, e);
 }
@@ -201,8 +276,8 @@ static void finish_requests(struct app *app)
     int64_t until = clock_mono_ms() + app->cfg->graceful_s * 1000;
     int64_t left;
 
-    http_server_drain(app->http);
-    while (http_server_active(app->http) && (left = until - clock_mono_ms()) > 0)
+    proxy_drain(app->proxy);
+    while (proxy_busy(app->proxy) && (left = until - clock_mono_ms()) > 0)
         if (loop_step(app->loop, left > 100 ? 100 : (int)left, NULL) < 0)
             return;
 }
@@ -219,26 +294,44 @@ static void send_late_answers(struct app *app)
 
 static void stop(struct app *app)
 {
-    if (app->http)
+    if (app->proxy)
         finish_requests(app);
     jobs_free(app->jobs); /* waits for what a request began in the engine */
-    if (app->http)
-        send_late_answers(app);
-    http_server_free(app->http);
     reconcile_free(app->reconcile);
     expiry_free(app->expiry);
+    if (app->http)
+        send_late_answers(app);
+    proxy_free(app->proxy);
+    relay_free(app->relay);
+    relays_free(app->relays);
+    renewer_free(app->renewer);
+    http_server_free(app->http);
     keyed_locks_free(app->locks);
+    places_free(app->places);
     runtime_close(app->rt);
     db_close(app->db);
     signals_free(app->signals);
     loop_free(app->loop);
 }
 
+/* A proxied stream takes two descriptors. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit lim;
+
+    if (getrlimit(RLIMIT_NOFILE, &lim) == 0 && lim.rlim_cur < lim.rlim_max) {
+        lim.rlim_cur = lim.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &lim); /* then the softer limit stays in force */
+    }
+}
+
 int app_serve(const struct config *cfg, struct err *e)
 {
     struct app app = { .cfg = cfg };
-    int rc = start(&app, e);
+    int rc;
 
+    raise_descriptor_limit();
+    rc = start(&app, e);
     if (rc == 0)
         rc = loop_run(app.loop, e);
     stop(&app);

@@ -8,5 +8,9 @@
 struct config;
 struct err;
 
+/* Carries a client's address from the front to the API, which sees socket pairs only; the front
+ * removes what clients send under this name. */
+#define APP_PEER_HEADER "X-Sandgate-Peer"
+
 /* Runs until SIGTERM or SIGINT. 0 after a clean stop; -1 when it could not start. */
 int app_serve(const struct config *cfg, struct err *e);

@@ -17,7 +17,7 @@ enum kind {
     KIND_TEXT,
     KIND_NUM,
     KIND_BOOL,
-    KIND_CAPS,
+    KIND_LIST,
     KIND_UNUSED, /* upstream's, accepted, without effect here; note says why */
 };
 
@@ -64,11 +64,15 @@ static const struct option options[] = {
     TEXT("server.eip", eip, NULL, NULL, NULL),
     NUM("server.max_sandbox_timeout_seconds", max_sandbox_timeout_s, "0", 60, 1000000000, NULL),
     NUM("server.timeout_keep_alive", keep_alive_s, "30", 1, 3600, NULL),
-    NUM("server.limit_concurrency", max_connections, "1024", 0, 100000, NULL),
+    NUM("server.limit_concurrency", max_connections, "8192", 0, 100000,
+        "server.limit_concurrency defaults to 8192 connections (upstream: 1024 requests); idle "
+        "streams count"),
     NUM("server.timeout_graceful_shutdown", graceful_s, "5", 0, 600, NULL),
     NUM("server.backlog", backlog, "2048", 1, 65535, NULL),
     NUM("server.thread_pool_size", job_threads, "32", 1, 1000,
         "server.thread_pool_size defaults to 32 (upstream: 200)"),
+    { "server.trusted_proxies", KIND_LIST, offsetof(struct config, trusted_proxies), NULL, 0, 0,
+      NULL, NULL },
     UNUSED("server.loop", one_process),
     UNUSED("server.http", one_process),
     TEXT("log.level", log_level, "INFO", NULL, NULL),
@@ -93,7 +97,7 @@ static const struct option options[] = {
     UNUSED("docker.port_range_max", "the engine chooses free ports"),
     UNUSED("docker.sandbox_env", later),
     UNUSED("docker.sandbox_binds", later),
-    { "docker.drop_capabilities", KIND_CAPS, offsetof(struct config, drop_capabilities),
+    { "docker.drop_capabilities", KIND_LIST, offsetof(struct config, drop_capabilities),
       DEFAULT_CAPS, 0, 0, NULL, NULL },
     TEXT("docker.apparmor_profile", apparmor_profile, NULL, NULL, NULL),
     TEXT("docker.seccomp_profile", seccomp_profile, NULL, NULL, NULL),
@@ -104,7 +108,9 @@ static const struct option options[] = {
          "store.path defaults to ~/.sandgate/sandgate.db (upstream: ~/.opensandbox/)"),
     TEXT("secure_runtime.type", secure_type, NULL, NULL, NULL),
     TEXT("secure_runtime.docker_runtime", secure_docker_runtime, NULL, NULL, NULL),
-    UNUSED("proxy.resolve_internal", later),
+    UNUSED("proxy.resolve_internal", "ports are dialled at the sandbox's own address"),
+    BOOL("proxy.require_key", proxy_require_key, "false", NULL),
+    BOOL("proxy.pass_login", proxy_pass_login, "false", NULL),
     UNUSED("egress.image", later),
     UNUSED("egress.mode", later),
     UNUSED("egress.disable_ipv6", later),
@@ -112,9 +118,11 @@ static const struct option options[] = {
     UNUSED("ingress.mode", one_process),
     UNUSED("storage.allowed_host_paths", later),
     UNUSED("storage.volume_default_size", one_process),
-    UNUSED("renew_intent.enabled", later),
-    UNUSED("renew_intent.min_interval_seconds", later),
+    BOOL("renew_intent.enabled", renew_enabled, "false", NULL),
+    NUM("renew_intent.min_interval_seconds", renew_interval_s, "60", 1, 86400, NULL),
     UNUSED("otel.enabled", later),
+    BOOL("relay.enabled", relay_enabled, "false", NULL),
+    TEXT("relay.host", relay_host, "127.0.0.1", NULL, NULL),
     TEXT("engine.socket", engine, "/var/run/docker.sock", "DOCKER_HOST", NULL),
     NUM("engine.pull_timeout_seconds", pull_timeout_s, "600", 1, 86400, NULL),
     BOOL("sandbox.read_only_root", read_only_root, "false", NULL),
@@ -153,21 +161,21 @@ static int set_num(struct config *c, const struct option *o, int64_t n, struct e
     return 0;
 }
 
-static int add_cap(struct config *c, const struct option *o, const char *s, size_t len,
-                   struct err *e)
+static int add_item(struct config *c, const struct option *o, const char *s, size_t len,
+                    struct err *e)
 {
     char **caps = field(c, o);
     unsigned n = 0;
 
     while (caps[n])
         n++;
-    if (n == CONFIG_CAPS_MAX)
-        return err_set(e, ERRC_INVALID, "%s has more than %d entries", o->key, CONFIG_CAPS_MAX);
+    if (n == CONFIG_LIST_MAX)
+        return err_set(e, ERRC_INVALID, "%s has more than %d entries", o->key, CONFIG_LIST_MAX);
     caps[n] = strndup(s, len);
     return caps[n] ? 0 : err_nomem(e);
 }
 
-static void clear_caps(struct config *c, const struct option *o)
+static void clear_list(struct config *c, const struct option *o)
 {
     char **caps = field(c, o);
 
@@ -194,10 +202,10 @@ static int set_from_text(struct config *c, const struct option *o, const char *s
     case KIND_BOOL:
         *(bool *)field(c, o) = strcmp(s, "true") == 0;
         return 0;
-    case KIND_CAPS:
+    case KIND_LIST:
         for (; *s; s += len + (s[len] == ',')) {
             len = strcspn(s, ",");
-            if (add_cap(c, o, s, len, e) < 0)
+            if (add_item(c, o, s, len, e) < 0)
                 return -1;
         }
         return 0;
@@ -207,16 +215,16 @@ static int set_from_text(struct config *c, const struct option *o, const char *s
     return 0;
 }
 
-static int set_caps(struct config *c, const struct option *o, const json_t *v, struct err *e)
+static int set_list(struct config *c, const struct option *o, const json_t *v, struct err *e)
 {
     const char *s;
     json_t *item;
     size_t i;
 
-    clear_caps(c, o);
+    clear_list(c, o);
     json_array_foreach((json_t *)v, i, item) {
         s = json_string_value(item);
-        if (!s || add_cap(c, o, s, strlen(s), e) < 0)
+        if (!s || add_item(c, o, s, strlen(s), e) < 0)
             return err_set(e, ERRC_INVALID, "%s: must be an array of names", o->key);
     }
     return 0;
@@ -239,10 +247,10 @@ static int set_from_json(struct config *c, const struct option *o, const json_t 
             return err_set(e, ERRC_INVALID, "%s: must be true or false", o->key);
         *(bool *)field(c, o) = json_is_true(v);
         return 0;
-    case KIND_CAPS:
+    case KIND_LIST:
         if (!json_is_array(v))
             return err_set(e, ERRC_INVALID, "%s: must be an array of names", o->key);
-        return set_caps(c, o, v, e);
+        return set_list(c, o, v, e);
     case KIND_UNUSED:
         break;
     }
@@ -443,8 +451,8 @@ void config_done(struct config *c)
     for (i = 0; i < ARRAY_LEN(options); i++) {
         if (options[i].kind == KIND_TEXT)
             free(*(char **)field(c, &options[i]));
-        else if (options[i].kind == KIND_CAPS)
-            clear_caps(c, &options[i]);
+        else if (options[i].kind == KIND_LIST)
+            clear_list(c, &options[i]);
     }
     *c = (struct config){ 0 };
 }
@@ -462,4 +470,12 @@ char *config_find(const char *option)
     if (home && buf_printf(&b, "%s/.sandbox.toml", home) == 0 && access(b.data, R_OK) == 0)
         return buf_take(&b);
     return NULL;
+}
+
+bool config_list_has(const char *const *list, const char *s)
+{
+    for (; list && *list; list++)
+        if (strcmp(*list, s) == 0)
+            return true;
+    return false;
 }

@@ -7,7 +7,7 @@
 struct buf;
 struct err;
 
-enum { CONFIG_CAPS_MAX = 48 };
+enum { CONFIG_LIST_MAX = 48 };
 
 struct config {
     /* [server] */
@@ -21,6 +21,7 @@ struct config {
     int64_t graceful_s;
     int64_t backlog;
     int64_t job_threads;
+    char *trusted_proxies[CONFIG_LIST_MAX + 1]; /* addresses whose X-Forwarded-* count */
     /* [log] */
     char *log_level;
     /* [runtime] */
@@ -30,7 +31,7 @@ struct config {
     char *network_mode;
     int64_t api_timeout_s;
     char *publish_host;
-    char *drop_capabilities[CONFIG_CAPS_MAX + 1]; /* NULL-terminated */
+    char *drop_capabilities[CONFIG_LIST_MAX + 1]; /* NULL-terminated, as all lists */
     char *apparmor_profile;
     char *seccomp_profile;
     bool no_new_privileges;
@@ -40,6 +41,15 @@ struct config {
     /* [secure_runtime] */
     char *secure_type;
     char *secure_docker_runtime;
+    /* [proxy] */
+    bool proxy_require_key; /* proxied requests need the key as well */
+    bool proxy_pass_login;  /* Authorization and Cookie reach the sandboxes' ports */
+    /* [renew_intent] */
+    bool renew_enabled;
+    int64_t renew_interval_s; /* between two renewals of one sandbox */
+    /* [relay] */
+    bool relay_enabled; /* ports of ours lead to ports of sandboxes, on demand */
+    char *relay_host;
     /* ours */
     char *engine;             /* [engine] socket, or DOCKER_HOST */
     int64_t pull_timeout_s;   /* [engine] pull_timeout_seconds */
@@ -57,6 +67,9 @@ struct config {
  * defaults) is appended to notes, one line each. The result needs config_done. */
 int config_load(const char *path, struct config *out, struct buf *notes, struct err *e);
 void config_done(struct config *c);
+
+/* Exact match in a NULL-terminated list; NULL list: false. */
+bool config_list_has(const char *const *list, const char *s);
 
 /* --config, then SANDBOX_CONFIG_PATH, then ~/.sandbox.toml if it exists, else NULL. The caller
  * frees. */

@@ -36,6 +36,8 @@ struct sandbox {
     char platform_arch[16];
     char token[SANDBOX_TOKEN];
     struct runtime_place place;
+    char secure_token[SANDBOX_TOKEN]; /* callers of the proxy present it; "": they need not */
+    int64_t renew_s; /* an access through the proxy renews it by so much; 0: it does not */
 };
 
 void sandbox_done(struct sandbox *sb); /* frees what it owns; safe on a zeroed one */

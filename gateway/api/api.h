@@ -9,6 +9,7 @@
 
 struct create_req;
 struct lifecycle;
+struct relays;
 struct sandbox;
 
 enum {
@@ -24,9 +25,13 @@ enum {
 /* What the handlers work on; one per process. */
 struct api {
     struct lifecycle *lc;
-    const char *key;          /* NULL: open (insecure mode) */
-    const char *eip;          /* public host of endpoints; NULL: from the request */
-    const char *publish_host; /* where agents are published */
+    const char *key;            /* NULL: open (insecure mode) */
+    const char *signing_key;    /* of signed routes: domain/signed.h */
+    const char *eip;            /* public host of endpoints; NULL: from the request */
+    const char *publish_host;   /* where agents are published */
+    const char *const *trusted; /* proxies whose X-Forwarded-Proto counts; NULL: none */
+    struct relays *relays;      /* NULL: no relays */
+    const char *relay_host;     /* where they listen */
 };
 
 extern const struct http_route api_routes[];

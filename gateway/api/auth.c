@@ -1,24 +1,9 @@
 #include "common/base/rand.h"
 #include "gateway/api/api.h"
+#include "gateway/app.h"
 #include "gateway/domain/lifecycle.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <string.h>
-
-static bool peer_text(const struct sockaddr *sa, char out[INET6_ADDRSTRLEN])
-{
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)sa;
-
-    if (sa->sa_family == AF_INET)
-        return inet_ntop(AF_INET, &((const struct sockaddr_in *)sa)->sin_addr, out,
-                         INET6_ADDRSTRLEN);
-    if (sa->sa_family != AF_INET6)
-        return false;
-    if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) /* IPv4 through the dual-stack listener */
-        return inet_ntop(AF_INET, &v6->sin6_addr.s6_addr[12], out, INET6_ADDRSTRLEN);
-    return inet_ntop(AF_INET6, &v6->sin6_addr, out, INET6_ADDRSTRLEN);
-}
 
 static bool loopback_name(const char *host)
 {
@@ -55,10 +40,10 @@ static int admit_open(const struct http_req *rq, struct err *e)
 int api_admit(void *app, struct http_req *rq, struct err *e)
 {
     const struct api *api = app;
-    char addr[INET6_ADDRSTRLEN];
+    const char *addr = http_req_header(rq, APP_PEER_HEADER);
 
     /* design decision 10: sandboxes are no API clients */
-    if (peer_text(rq->peer, addr) && runtime_is_sandbox_address(api->lc->rt, addr))
+    if (!addr || runtime_is_sandbox_address(api->lc->rt, addr))
         return err_set(e, ERRC_FORBIDDEN, "sandboxes may not use this API");
     return api->key ? 0 : admit_open(rq, e);
 }

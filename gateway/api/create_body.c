@@ -107,9 +107,6 @@ static int refuse_unsupported(const struct body *b, struct err *e)
     if (b->lifecycle)
         return err_api(e, ERRC_INVALID, SB_INVALID,
                        "lifecycle hooks are not available in this version");
-    if (b->secure_access)
-        return err_api(e, ERRC_INVALID, SB_INVALID,
-                       "secureAccess is not available in this version");
     if (!blank(json_string_value(json_object_get(b->extensions, "poolRef"))))
         return err_api(e, ERRC_INVALID, "SANDBOX::UNSUPPORTED_POOL_REF",
                        "extensions.poolRef: no pools are configured on this server");
@@ -195,11 +192,12 @@ static int take_extensions(const struct body *b, struct create_req *out, struct 
     const char *key;
     json_t *v;
     void *next;
-    int64_t n;
+    int64_t n = 0;
 
     if (renew && num_parse_i64(renew, 300, 86400, &n) < 0)
         return err_api(e, ERRC_INVALID, SB_INVALID,
                        "extensions.access.renew.extend.seconds: must be 300 to 86400");
+    out->renew_s = renew ? n : 0;
     json_object_foreach_safe(b->extensions, next, key, v) {
         if (strncmp(key, kept, sizeof(kept) - 1) != 0)
             (void)json_object_del(b->extensions, key);
@@ -225,6 +223,7 @@ static int take_body(const struct body *b, struct create_req *out, struct err *e
     out->metadata = b->metadata;
     out->resources = b->resources;
     out->timeout_s = b->timeout_s;
+    out->secure_access = b->secure_access;
     if (take_image(b, out, e) < 0 || take_platform(b, out, e) < 0 || take_env(b, out, e) < 0)
         return -1;
     return take_extensions(b, out, e);

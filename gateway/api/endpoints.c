@@ -1,10 +1,15 @@
 /* GET /sandboxes/{id}/endpoints/{port}: where a port of a sandbox is reached from the client's
  * place (contract 7, design decision 9). */
 #include "common/agent/wire.h"
+#include "common/base/clock.h"
 #include "common/base/num.h"
 #include "common/json/jx.h"
 #include "gateway/api/api.h"
+#include "gateway/app.h"
+#include "gateway/config.h"
 #include "gateway/domain/lifecycle.h"
+#include "gateway/domain/relays.h"
+#include "gateway/domain/signed.h"
 
 #include <string.h>
 #include <strings.h>
@@ -12,7 +17,7 @@
 struct endpoint_query {
     int64_t port;
     bool proxied;
-    bool expires;
+    int64_t expires_s; /* of a signed route; 0: none asked for */
 };
 
 static int take_query(struct http_req *rq, struct endpoint_query *q, struct err *e)
@@ -26,7 +31,9 @@ static int take_query(struct http_req *rq, struct endpoint_query *q, struct err 
     rc = http_req_query(rq, "expires", 0, &text, e);
     if (rc < 0)
         return -1;
-    q->expires = rc;
+    if (rc > 0 && (num_parse_i64(text, 1, INT64_MAX, &q->expires_s) < 0 ||
+                   q->expires_s <= clock_wall_ms() / 1000))
+        return err_set(e, ERRC_INVALID, "expires: must be a future time in epoch seconds");
     rc = http_req_query(rq, "use_server_proxy", 0, &text, e);
     q->proxied = rc > 0 && (strcasecmp(text, "true") == 0 || strcmp(text, "1") == 0);
     return rc < 0 ? -1 : 0;
@@ -50,36 +57,125 @@ static const char *host_of(struct http_req *rq)
     return arena_strndup(&rq->arena, host, end ? (size_t)(end + 1 - host) : strcspn(host, ":"));
 }
 
-/* The name under which the published ports are reached: the configured one, or what the client
- * itself used when that leads to where agents are published. */
-static int public_host(const struct api *api, struct http_req *rq, const char **out, struct err *e)
+/* host:port or host[:port]/path of the gateway itself, as the client calls it. */
+static const char *own_base(const struct api *api, struct http_req *rq)
+{
+    const char *host = http_req_header(rq, "Host");
+    const char *after = api->eip ? strstr(api->eip, "://") : NULL;
+
+    if (api->eip)
+        return after ? after + 3 : api->eip;
+    return host && *host ? host : "localhost";
+}
+
+/* Without slashes at its end. */
+static size_t base_len(const struct api *api, struct http_req *rq)
+{
+    const char *base = own_base(api, rq);
+    size_t len = strlen(base);
+
+    while (len && base[len - 1] == '/')
+        len--;
+    return len;
+}
+
+/* The proxy form keeps the mount that was asked (contract 7). */
+static const char *proxy_form(const struct api *api, struct http_req *rq, const struct sandbox *sb,
+                              int64_t port)
+{
+    return arena_printf(&rq->arena, "%.*s%s/sandboxes/%s/proxy/%d", (int)base_len(api, rq),
+                        own_base(api, rq), rq->mount, sb->id, (int)port);
+}
+
+static const char *signed_form(const struct api *api, struct http_req *rq, const struct sandbox *sb,
+                               const struct endpoint_query *q)
+{
+    char exp[SIGNED_EXP_TEXT];
+    char sig[SIGNED_SIG_TEXT];
+
+    signed_make(api->signing_key, sb->id, (uint16_t)q->port, q->expires_s, exp, sig);
+    return arena_printf(&rq->arena, "%.*s%s/signed/%s/%d/%s/%s", (int)base_len(api, rq),
+                        own_base(api, rq), rq->mount, sb->id, (int)q->port, exp, sig);
+}
+
+/* The host part of a relay's address as this client reaches it; NULL: it does not. */
+static const char *relay_host(const struct api *api, struct http_req *rq)
 {
     const char *asked = host_of(rq);
 
-    if (!asked)
-        return err_nomem(e);
-    if (api->eip) {
-        *out = api->eip;
-        return 0;
-    }
-    if (loopback(api->publish_host) && !loopback(asked))
-        return err_api(e, ERRC_INTERNAL, "DOCKER::NETWORK_MODE_ENDPOINT_UNAVAILABLE",
-                       "sandboxes are published on %s only, which '%.80s' does not lead to; set "
-                       "docker.publish_host and server.eip",
-                       api->publish_host, asked);
+    if (!api->relays || !asked)
+        return NULL;
+    if (loopback(api->relay_host))
+        return loopback(asked) ? api->relay_host : NULL;
+    return api->eip ? api->eip : asked;
+}
+
+/* NULL: the client cannot reach what is published, so it gets the proxy form (design decision 9). */
+static const char *direct_host(const struct api *api, struct http_req *rq)
+{
+    const char *asked = host_of(rq);
+
+    if (api->eip)
+        return loopback(api->publish_host) ? NULL : api->eip;
+    if (!loopback(api->publish_host))
+        return asked;
     /* published on IPv4 loopback: "localhost" and "[::1]" could lead elsewhere */
-    *out = loopback(asked) && loopback(api->publish_host) ? api->publish_host : asked;
-    return 0;
+    return asked && loopback(asked) ? api->publish_host : NULL;
+}
+
+static int relay_form(const struct api *api, struct http_req *rq, const struct sandbox *sb,
+                      const struct endpoint_query *q, const char *host, const char **out,
+                      struct err *e)
+{
+    uint16_t port;
+
+    if (relays_port(api->relays, sb->id, (uint16_t)q->port, &port, e) < 0)
+        return -1;
+    *out = arena_printf(&rq->arena, "%s:%u", host, port);
+    return *out ? 0 : err_nomem(e);
+}
+
+/* Behind a proxy that terminates TLS a published port cannot be meant: it speaks plain HTTP. */
+static bool through_tls(const struct api *api, struct http_req *rq)
+{
+    const char *peer = http_req_header(rq, APP_PEER_HEADER);
+    const char *proto = http_req_header(rq, "X-Forwarded-Proto");
+
+    return peer && proto && config_list_has(api->trusted, peer) && strcasecmp(proto, "https") == 0;
+}
+
+static int endpoint_text(const struct api *api, struct http_req *rq, const struct sandbox *sb,
+                         const struct endpoint_query *q, const char **out, struct err *e)
+{
+    bool through =
+        q->proxied || sb->secure_token[0] || !sb->place.host_port || through_tls(api, rq);
+    const char *host = through ? NULL : direct_host(api, rq);
+    const char *relay = through || q->port == AGENT_PORT ? NULL : relay_host(api, rq);
+
+    if (relay && !q->expires_s)
+        return relay_form(api, rq, sb, q, relay, out, e);
+    if (q->expires_s)
+        *out = signed_form(api, rq, sb, q);
+    else if (!host)
+        *out = proxy_form(api, rq, sb, q->port);
+    else
+        *out = arena_printf(&rq->arena, "%s:%u/proxy/%d", host, sb->place.host_port, (int)q->port);
+    return *out ? 0 : err_nomem(e);
 }
 
 static json_t *endpoint_json(const struct sandbox *sb, const struct endpoint_query *q,
                              const char *endpoint)
 {
-    json_t *v = json_pack("{s:s}", "endpoint", endpoint);
+    const char *token = q->port == AGENT_PORT ? sb->token : NULL;
+    const char *secure = sb->secure_token[0] && !q->expires_s ? sb->secure_token : NULL;
+    json_t *headers =
+        json_pack("{s:s*, s:s*}", AGENT_TOKEN_HEADER, token, "OpenSandbox-Secure-Access", secure);
 
-    if (q->port == AGENT_PORT)
-        (void)json_object_set_new(v, "headers", json_pack("{s:s}", AGENT_TOKEN_HEADER, sb->token));
-    return v;
+    if (!json_object_size(headers)) {
+        json_decref(headers);
+        headers = NULL;
+    }
+    return json_pack("{s:s, s:o*}", "endpoint", endpoint, "headers", headers);
 }
 
 int api_endpoint_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
@@ -87,21 +183,14 @@ int api_endpoint_get(void *app, struct http_req *rq, struct http_resp *rs, struc
     struct api *api = app;
     AUTO_SANDBOX struct sandbox sb = { 0 };
     struct endpoint_query q = { 0 };
-    const char *host = NULL;
-    const char *text;
+    const char *text = NULL;
 
     if (take_query(rq, &q, e) < 0 || lifecycle_get(api->lc, rq->params[0], &sb, e) < 0)
         return -1;
-    if (q.expires || q.proxied)
-        return err_api(e, ERRC_INVALID, "SANDBOX::API_NOT_SUPPORTED",
-                       "%s is not available in this version",
-                       q.expires ? "a signed endpoint (expires)" : "use_server_proxy");
-    if (!sb.place.host_port)
-        return err_api(e, ERRC_INTERNAL, "DOCKER::NETWORK_MODE_ENDPOINT_UNAVAILABLE",
-                       "Sandbox %s has no published port (it is %s)", sb.id,
-                       sandbox_state_to_string(sb.state));
-    if (public_host(api, rq, &host, e) < 0)
+    if (q.expires_s && q.proxied)
+        return err_api(e, ERRC_INVALID, "SANDBOX::INVALID_PARAMETER",
+                       "use_server_proxy and expires exclude each other");
+    if (endpoint_text(api, rq, &sb, &q, &text, e) < 0)
         return -1;
-    text = arena_printf(&rq->arena, "%s:%u/proxy/%d", host, sb.place.host_port, (int)q.port);
-    return text ? api_reply(rs, 200, endpoint_json(&sb, &q, text), e) : err_nomem(e);
+    return api_reply(rs, 200, endpoint_json(&sb, &q, text), e);
 }

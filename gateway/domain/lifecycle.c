@@ -9,6 +9,7 @@
 #include "gateway/domain/expiry.h"
 #include "gateway/domain/fault.h"
 #include "gateway/domain/metadata.h"
+#include "gateway/domain/places.h"
 #include "gateway/domain/resources.h"
 #include "gateway/store/sandbox_store.h"
 
@@ -51,6 +52,49 @@ int lifecycle_list(struct lifecycle *lc, const char *states, const char *metadat
     return sandbox_store_list(lc->db, states, metadata, offset, limit, out, e);
 }
 
+/* ---- store and places in step ---- */
+
+/* Out of memory leaves the place unknown: requests to it fail, nothing else. */
+static void show(struct lifecycle *lc, const struct sandbox *sb)
+{
+    if (lc->places && places_put(lc->places, sb, NULL) < 0)
+        log_warn("out of memory: sandbox is not reachable by proxy", LOG_S("id", sb->id));
+}
+
+static int transition(struct lifecycle *lc, const struct sandbox *sb, enum sandbox_state from,
+                      struct err *e)
+{
+    if (sandbox_store_transition(lc->db, sb, from, e) < 0)
+        return -1;
+    show(lc, sb);
+    return 0;
+}
+
+static int forget(struct lifecycle *lc, const char *id, const struct sandbox_end *end,
+                  struct err *e)
+{
+    if (lc->places)
+        places_drop(lc->places, id);
+    return sandbox_store_remove(lc->db, id, end, e);
+}
+
+int lifecycle_load_places(struct lifecycle *lc, struct err *e)
+{
+    struct sandbox_ids ids = { 0 };
+    struct sandbox sb;
+    size_t i;
+
+    if (sandbox_store_ids(lc->db, -1, &ids, e) < 0)
+        return -1;
+    for (i = 0; i < ids.len; i++)
+        if (sandbox_store_get(lc->db, ids.ids[i], &sb, NULL) == 0) {
+            show(lc, &sb);
+            sandbox_done(&sb);
+        }
+    free(ids.ids);
+    return 0;
+}
+
 /* ---- the end ---- */
 
 /* Steps 2 and 3 of a removal whose intent is in the store. Caller holds the id's lock. */
@@ -66,7 +110,7 @@ static int finish_removal(struct lifecycle *lc, const struct sandbox *sb, struct
     (void)fault_point("delete.removed");
     (void)snprintf(end.reason, sizeof(end.reason), "%s", sb->reason);
     (void)snprintf(end.message, sizeof(end.message), "%s", sb->message);
-    if (sandbox_store_remove(lc->db, sb->id, &end, e) < 0)
+    if (forget(lc, sb->id, &end, e) < 0)
         return -1;
     (void)fault_point("delete.confirmed");
     log_info("sandbox ended", LOG_S("id", sb->id), LOG_S("reason", sb->reason));
@@ -81,7 +125,7 @@ static int end_sandbox(struct lifecycle *lc, struct sandbox *sb, const char *rea
 
     if (from != SANDBOX_STOPPING) {
         sandbox_set_state(sb, SANDBOX_STOPPING, reason, message, lc->clock->wall_ms());
-        if (sandbox_store_transition(lc->db, sb, from, e) < 0)
+        if (transition(lc, sb, from, e) < 0)
             return -1;
     }
     (void)fault_point("delete.intent");
@@ -132,8 +176,9 @@ static json_t *env_of(const struct create_req *rq)
 static json_t *claim_of(const struct lifecycle *lc, const struct create_req *rq, const char *secret,
                         const char *token)
 {
-    return json_pack("{s:s, s:s, s:s, s:O, s:o}", "secret", secret, "token", token, "lineEndings",
-                     lc->line_endings, "entrypoint", rq->entrypoint, "env", env_of(rq));
+    return json_pack("{s:s, s:s, s:s, s:b, s:O, s:o}", "secret", secret, "token", token,
+                     "lineEndings", lc->line_endings, "closedPorts", rq->secure_access,
+                     "entrypoint", rq->entrypoint, "env", env_of(rq));
 }
 
 static int fill_record(struct lifecycle *lc, const struct create_req *rq, struct sandbox *sb,
@@ -147,6 +192,9 @@ static int fill_record(struct lifecycle *lc, const struct create_req *rq, struct
                       now);
     sb->created_ms = now;
     sb->expires_ms = rq->timeout_s ? now + rq->timeout_s * 1000 : 0;
+    sb->renew_s = rq->renew_s;
+    if (rq->secure_access)
+        rand_hex(sb->secure_token, RAND_SECRET_BYTES);
     sb->image = strdup(rq->image);
     sb->entrypoint = json_dumps(rq->entrypoint, JSON_COMPACT);
     sb->metadata = rq->metadata ? json_dumps(rq->metadata, JSON_COMPACT) : strdup("{}");
@@ -200,6 +248,7 @@ static int confirm(struct lifecycle *lc, struct sandbox *sb, struct err *e)
                       "Sandbox container started successfully.", lc->clock->wall_ms());
     if (sandbox_store_started(lc->db, sb, e) < 0)
         return -1;
+    show(lc, sb);
     (void)fault_point("create.confirmed");
     return 0;
 }
@@ -211,12 +260,11 @@ static void undo(struct lifecycle *lc, struct sandbox *sb, const struct err *why
     struct err e = { 0 };
 
     log_warn("create failed", LOG_S("id", sb->id), LOG_S("error", why->msg));
-    if (runtime_remove(lc->rt, sb->id, &e) == 0 &&
-        sandbox_store_remove(lc->db, sb->id, NULL, &e) == 0)
+    if (runtime_remove(lc->rt, sb->id, &e) == 0 && forget(lc, sb->id, NULL, &e) == 0)
         return;
     log_warn("create could not be undone yet", LOG_S("id", sb->id), LOG_S("error", e.msg));
     sandbox_set_state(sb, SANDBOX_STOPPING, "CREATE_FAILED", why->msg, lc->clock->wall_ms());
-    (void)sandbox_store_transition(lc->db, sb, SANDBOX_PENDING, NULL);
+    (void)transition(lc, sb, SANDBOX_PENDING, NULL);
 }
 
 static int check_request(struct lifecycle *lc, const struct create_req *rq, struct resources *res,
@@ -245,6 +293,7 @@ int lifecycle_create(struct lifecycle *lc, const struct create_req *rq, struct s
         return err_nomem(e);
     if (sandbox_store_insert(lc->db, &sb, e) < 0)
         return -1;
+    show(lc, &sb); /* requests by proxy wait for it */
     (void)fault_point("create.intent");
     if (bring_up(lc, rq, &res, &sb, e) < 0 || confirm(lc, &sb, e) < 0) {
         undo(lc, &sb, e);
@@ -305,7 +354,7 @@ static int change_freeze(struct lifecycle *lc, const char *id, const struct free
         return -1;
     }
     sandbox_set_state(&sb, f->to, f->reason, f->message, lc->clock->wall_ms());
-    return sandbox_store_transition(lc->db, &sb, f->from, e);
+    return transition(lc, &sb, f->from, e);
 }
 
 int lifecycle_pause(struct lifecycle *lc, const char *id, struct err *e)
@@ -340,6 +389,22 @@ int lifecycle_renew(struct lifecycle *lc, const char *id, int64_t expires_ms, st
     if (lc->expiry)
         expiry_kick(lc->expiry);
     return 0;
+}
+
+int lifecycle_renew_by_access(struct lifecycle *lc, const char *id, struct err *e)
+{
+    AUTO_KEYED struct keyed_lock *held = keyed_lock_take(lc->locks, id);
+    AUTO_SANDBOX struct sandbox sb = { 0 };
+    int64_t at;
+
+    if (!held)
+        return err_nomem(e);
+    if (sandbox_store_get(lc->db, id, &sb, e) < 0)
+        return e->code == ERRC_NOT_FOUND ? 0 : -1;
+    at = lc->clock->wall_ms() + sb.renew_s * 1000;
+    if (sb.state != SANDBOX_RUNNING || !sb.renew_s || !sb.expires_ms || sb.expires_ms >= at)
+        return 0;
+    return sandbox_store_set_expiry(lc->db, id, at, e); /* later: no timer has to hear of it */
 }
 
 static int merge_metadata(const char *old, const json_t *patch, char **out, struct err *e)
@@ -391,7 +456,7 @@ static int gone(struct lifecycle *lc, const struct sandbox *sb, struct err *e)
     (void)snprintf(end.message, sizeof(end.message),
                    "The container was removed from outside of this server.");
     log_warn("sandbox lost its container", LOG_S("id", sb->id));
-    return sandbox_store_remove(lc->db, sb->id, &end, e);
+    return forget(lc, sb->id, &end, e);
 }
 
 static int ended(struct lifecycle *lc, struct sandbox *sb, const struct runtime_status *st,
@@ -412,13 +477,13 @@ static int ended(struct lifecycle *lc, struct sandbox *sb, const struct runtime_
                           st->oom_killed ? "OOM_KILLED" : "CONTAINER_EXITED_ERROR", message,
                           st->ended_ms);
     log_info("sandbox exited", LOG_S("id", sb->id), LOG_N("status", st->exit_code));
-    return sandbox_store_transition(lc->db, sb, from, e);
+    return transition(lc, sb, from, e);
 }
 
 static int follow(struct lifecycle *lc, struct sandbox *sb, const struct freeze *f, struct err *e)
 {
     sandbox_set_state(sb, f->to, f->reason, f->message, lc->clock->wall_ms());
-    return sandbox_store_transition(lc->db, sb, f->from, e);
+    return transition(lc, sb, f->from, e);
 }
 
 int lifecycle_settle(struct lifecycle *lc, const char *id, struct err *e)
@@ -439,7 +504,7 @@ int lifecycle_settle(struct lifecycle *lc, const char *id, struct err *e)
         log_warn("undoing a create that was cut off", LOG_S("id", id));
         if (runtime_remove(lc->rt, id, e) < 0)
             return -1;
-        return sandbox_store_remove(lc->db, id, NULL, e);
+        return forget(lc, id, NULL, e);
     }
     if (runtime_status(lc->rt, id, &st, e) < 0)
         return e->code == ERRC_NOT_FOUND ? gone(lc, &sb, e) : -1;

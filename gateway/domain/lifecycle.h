@@ -15,6 +15,7 @@ struct db;
 struct err;
 struct expiry;
 struct keyed_locks;
+struct places;
 
 enum { LIFECYCLE_TIMEOUT_MIN_S = 60 };
 
@@ -22,6 +23,7 @@ struct lifecycle {
     struct db *db;
     struct runtime *rt;
     struct keyed_locks *locks;
+    struct places *places; /* kept in step with the store; NULL in tests without one */
     const struct clock *clock;
     struct expiry *expiry; /* told when an expiry changes; NULL in tests without one */
     int64_t started_ms;    /* Pending rows older than this are leftovers of an earlier process */
@@ -43,7 +45,12 @@ struct create_req {
     const json_t *metadata;   /* object of strings or NULL */
     const json_t *entrypoint; /* array of strings */
     const json_t *extensions; /* object of strings or NULL */
+    int64_t renew_s;          /* renewal by access, seconds; 0: none */
+    bool secure_access;       /* callers of its ports have to present a token */
 };
+
+/* Fills lc->places from the store; once, at start. */
+int lifecycle_load_places(struct lifecycle *lc, struct err *e);
 
 /* Returns when the sandbox is usable (its agent was claimed). *out is owned by the caller. */
 int lifecycle_create(struct lifecycle *lc, const struct create_req *rq, struct sandbox *out,
@@ -58,6 +65,10 @@ int lifecycle_pause(struct lifecycle *lc, const char *id, struct err *e);
 int lifecycle_resume(struct lifecycle *lc, const char *id, struct err *e);
 /* Sets a new expiry, earlier or later, on disk before it returns. */
 int lifecycle_renew(struct lifecycle *lc, const char *id, int64_t expires_ms, struct err *e);
+/* After an access through the proxy: the expiry becomes now + the sandbox's renew_s unless it is
+ * later already. Only for running sandboxes that expire and have a renew_s; 0 when it does not
+ * apply. */
+int lifecycle_renew_by_access(struct lifecycle *lc, const char *id, struct err *e);
 /* Merge patch: string sets, null deletes. *out is the record after it. */
 int lifecycle_patch_metadata(struct lifecycle *lc, const char *id, const json_t *patch,
                              struct sandbox *out, struct err *e);

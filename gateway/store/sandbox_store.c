@@ -11,7 +11,7 @@
 #define COLUMNS                                                                                    \
     "id, state, reason, message, transition_ms, created_ms, expires_ms, image, entrypoint,"        \
     " metadata, extensions, platform_os, platform_arch, token, address, agent_port,"               \
-    " host_address, host_port"
+    " host_address, host_port, renew_s, secure_token"
 
 enum column {
     COL_ID,
@@ -32,6 +32,8 @@ enum column {
     COL_AGENT_PORT,
     COL_HOST_ADDRESS,
     COL_HOST_PORT,
+    COL_RENEW,
+    COL_SECURE,
     COL_MAX_,
 };
 
@@ -50,7 +52,8 @@ struct call {
     struct sandbox_end *end_out;
     struct sandbox_page *page;
     struct sandbox_ids *ids;
-    char *instance;
+    char *value;
+    size_t value_size;
 };
 
 static int bind_text(struct db_conn *c, sqlite3_stmt *st, int at, const char *s, struct err *e)
@@ -105,6 +108,8 @@ static int row_to_sandbox(sqlite3_stmt *st, struct sandbox *sb, struct err *e)
     copy_text(st, COL_HOST_ADDRESS, sb->place.host_address, sizeof(sb->place.host_address));
     sb->place.agent_port = (uint16_t)sqlite3_column_int(st, COL_AGENT_PORT);
     sb->place.host_port = (uint16_t)sqlite3_column_int(st, COL_HOST_PORT);
+    copy_text(st, COL_SECURE, sb->secure_token, sizeof(sb->secure_token));
+    sb->renew_s = sqlite3_column_int64(st, COL_RENEW);
     sb->image = strdup(text_of(st, COL_IMAGE));
     sb->entrypoint = strdup(text_of(st, COL_ENTRYPOINT));
     sb->metadata = strdup(text_of(st, COL_METADATA));
@@ -120,7 +125,7 @@ static int row_to_sandbox(sqlite3_stmt *st, struct sandbox *sb, struct err *e)
 static int insert_fn(struct db_conn *c, void *arg, struct err *e)
 {
     static const char sql[] = "INSERT INTO sandboxes (" COLUMNS ") VALUES"
-                              " (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+                              " (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
     const struct sandbox *sb = ((struct call *)arg)->sb;
     const char *texts[COL_MAX_] = {
         [COL_ID] = sb->id,
@@ -134,13 +139,14 @@ static int insert_fn(struct db_conn *c, void *arg, struct err *e)
         [COL_OS] = sb->platform_os,
         [COL_ARCH] = sb->platform_arch,
         [COL_TOKEN] = sb->token,
+        [COL_SECURE] = sb->secure_token,
         [COL_ADDRESS] = sb->place.address,
         [COL_HOST_ADDRESS] = sb->place.host_address,
     };
     const int64_t nums[COL_MAX_] = {
         [COL_TRANSITION] = sb->transition_ms,  [COL_CREATED] = sb->created_ms,
         [COL_EXPIRES] = sb->expires_ms,        [COL_AGENT_PORT] = sb->place.agent_port,
-        [COL_HOST_PORT] = sb->place.host_port,
+        [COL_HOST_PORT] = sb->place.host_port, [COL_RENEW] = sb->renew_s,
     };
     AUTO_STMT sqlite3_stmt *st = db_stmt(c, sql, e);
     int col;
@@ -544,27 +550,41 @@ int sandbox_store_due(struct db *db, int64_t now_ms, size_t max, struct sandbox_
 
 /* ---- meta ---- */
 
-static int instance_fn(struct db_conn *c, void *arg, struct err *e)
+/* The value under call->text, made from call->text2 when there is none. */
+static int meta_fn(struct db_conn *c, void *arg, struct err *e)
 {
-    static const char make[] = "INSERT OR IGNORE INTO meta (key, value) VALUES ('instance', ?)";
-    static const char read[] = "SELECT value FROM meta WHERE key = 'instance'";
+    static const char make[] = "INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)";
+    static const char read[] = "SELECT value FROM meta WHERE key = ?";
     struct call *call = arg;
-    char fresh[RAND_UUID_TEXT];
     AUTO_STMT sqlite3_stmt *ins = db_stmt(c, make, e);
     AUTO_STMT sqlite3_stmt *sel = db_stmt(c, read, e);
 
-    rand_uuid4(fresh);
-    if (!ins || !sel || bind_text(c, ins, 1, fresh, e) < 0 || db_exec(c, ins, e) < 0)
+    if (!ins || !sel || bind_text(c, ins, 1, call->text, e) < 0 ||
+        bind_text(c, ins, 2, call->text2, e) < 0 || db_exec(c, ins, e) < 0 ||
+        bind_text(c, sel, 1, call->text, e) < 0)
         return -1;
     if (sqlite3_step(sel) != SQLITE_ROW)
-        return db_fail(c, e, "read instance id");
-    copy_text(sel, 0, call->instance, RUNTIME_ID);
+        return db_fail(c, e, "read from meta");
+    copy_text(sel, 0, call->value, call->value_size);
     return 0;
 }
 
 int sandbox_store_instance(struct db *db, char out[RUNTIME_ID], struct err *e)
 {
-    struct call call = { .instance = out };
+    char fresh[RAND_UUID_TEXT];
+    struct call call = {
+        .text = "instance", .text2 = fresh, .value = out, .value_size = RUNTIME_ID
+    };
 
-    return db_write(db, instance_fn, &call, e);
+    rand_uuid4(fresh);
+    return db_write(db, meta_fn, &call, e);
+}
+
+int sandbox_store_secret(struct db *db, const char *name, char out[SANDBOX_TOKEN], struct err *e)
+{
+    char fresh[RAND_SECRET_TEXT];
+    struct call call = { .text = name, .text2 = fresh, .value = out, .value_size = SANDBOX_TOKEN };
+
+    rand_hex(fresh, RAND_SECRET_BYTES);
+    return db_write(db, meta_fn, &call, e);
 }

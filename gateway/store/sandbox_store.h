@@ -46,5 +46,7 @@ int sandbox_store_ids(struct db *db, int state, struct sandbox_ids *out, struct 
 int sandbox_store_due(struct db *db, int64_t now_ms, size_t max, struct sandbox_ids *out,
                       int64_t *next_ms, struct err *e);
 
+/* A random secret of this database (64 hex digits), made on first use; name is a static string. */
+int sandbox_store_secret(struct db *db, const char *name, char out[SANDBOX_TOKEN], struct err *e);
 /* The UUID of this database, made on first use. */
 int sandbox_store_instance(struct db *db, char out[RUNTIME_ID], struct err *e);

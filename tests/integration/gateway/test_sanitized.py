@@ -27,13 +27,31 @@ def agent_with_libraries(directory):
     return directory
 
 
+def through_the_proxy(gw, sid):
+    """A command, an aborted stream, a port without a listener and a signed address."""
+    def ask(path, body=None):
+        conn = http.client.HTTPConnection("127.0.0.1", gw.port, timeout=60)
+        conn.request("POST" if body else "GET", path, body, {"OPEN-SANDBOX-API-KEY": gw.key})
+        return conn, conn.getresponse()
+
+    path = f"/v1/sandboxes/{sid}/proxy"
+    assert "execution_complete" in ask(f"{path}/44772/command", '{"command":"seq 1 500"}')[1].read().decode()
+    cut, reply = ask(f"{path}/44772/command", '{"command":"sleep 30"}')
+    assert reply.readline()
+    cut.close()
+    assert ask(f"{path}/9/x")[1].status == 502
+    signed = gw.request("GET", f"/v1/sandboxes/{sid}/endpoints/44772?expires=4000000000").json["endpoint"]
+    assert ask("/" + signed.partition("/")[2] + "/ping")[1].status == 200
+
+
 def exercise(gw, parallel=4):
     """Creates, runs, moves files, pauses, lists and deletes, several at once."""
     failures = []
 
     def one():
         try:
-            sid = gw.create(env={"A": "1"}, metadata={"k": "v"}).json["id"]
+            sid = gw.create(env={"A": "1"}, metadata={"k": "v"},
+                            extensions={"access.renew.extend.seconds": "300"}).json["id"]
             host, port, prefix, headers = gw.agent(sid)
             conn = http.client.HTTPConnection(host, port, timeout=60)
             conn.request("POST", prefix + "/command", json.dumps({"command": "seq 1 2000; echo e >&2; exit 3"}), headers)
@@ -53,6 +71,7 @@ def exercise(gw, parallel=4):
             reply.read()
             conn.request("GET", prefix + "/files/download?path=/tmp/f", headers=headers)
             assert conn.getresponse().read() == b"y" * 100000
+            through_the_proxy(gw, sid)
             assert gw.request("POST", f"/v1/sandboxes/{sid}/pause").status == 202
             assert gw.request("POST", f"/v1/sandboxes/{sid}/resume").status == 202
             assert gw.request("GET", f"/v1/sandboxes/{sid}").status == 200
@@ -72,7 +91,8 @@ def exercise(gw, parallel=4):
 @pytest.mark.parametrize("variant", ["asan", "tsan"])
 def test_main_path(make_gateway, tmp_path, variant):
     kw = {"agent_dir": agent_with_libraries(tmp_path / "agent")} if variant == "asan" else {}
-    gw = make_gateway(binary=ROOT / f"build/{variant}/sandgate", **kw)
+    extra = "[relay]\nenabled = true\n[renew_intent]\nenabled = true\nmin_interval_seconds = 1\n"
+    gw = make_gateway(binary=ROOT / f"build/{variant}/sandgate", extra=extra, **kw)
     options = {"ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1",
                "TSAN_OPTIONS": "halt_on_error=0:second_deadlock_stack=1"}
     gw.start(env=options)

@@ -160,8 +160,13 @@ def test_endpoints(shared):
         assert egress == {"endpoint": f"{host}/proxy/18080"}
         for port in ("0", "65536", "x", "-1"):
             envelope(shared.request("GET", f"/v1/sandboxes/{sid}/endpoints/{port}"), 400, "DOCKER::INVALID_PORT")
+        # a client elsewhere cannot reach what is published on loopback: the proxy form, with its own name and mount
         elsewhere = shared.request("GET", f"/v1/sandboxes/{sid}/endpoints/44772", headers={"Host": "box.example:80"})
-        envelope(elsewhere, 500, "DOCKER::NETWORK_MODE_ENDPOINT_UNAVAILABLE")
+        assert elsewhere.json["endpoint"] == f"box.example:80/v1/sandboxes/{sid}/proxy/44772"
+        asked = shared.request("GET", f"/sandboxes/{sid}/endpoints/3000?use_server_proxy=true").json
+        assert asked == {"endpoint": f"127.0.0.1:{shared.port}/sandboxes/{sid}/proxy/3000"}
+        both = shared.request("GET", f"/v1/sandboxes/{sid}/endpoints/3000?use_server_proxy=true&expires=9999999999")
+        envelope(both, 400, "SANDBOX::INVALID_PARAMETER")
     finally:
         shared.request("DELETE", f"/v1/sandboxes/{sid}")
 

@@ -84,7 +84,7 @@ static void refuses_and_names_the_field(void **state)
         { "{" IMG "," ENTRY ",\"platform\":{\"os\":\"plan9\",\"arch\":\"amd64\"}}", "platform",
           "SANDBOX::INVALID_PARAMETER" },
         { "{" IMG "," ENTRY ",\"platform\":{\"os\":\"linux\"}}", "platform.arch", NULL },
-        { "{" IMG "," ENTRY ",\"secureAccess\":true}", "secureAccess", NULL },
+        { "{" IMG "," ENTRY ",\"secureAccess\":\"perhaps\"}", "secureAccess", NULL },
         { "{" IMG "," ENTRY ",\"networkPolicy\":{}}", "networkPolicy", NULL },
         { "{" IMG "," ENTRY ",\"volumes\":[{}]}", "volumes", "VOLUME::UNSUPPORTED_BACKEND" },
         { "{" IMG "," ENTRY ",\"extensions\":{\"poolRef\":\"p\"}}", "poolRef",

@@ -253,6 +253,30 @@ static void renew_moves_the_expiry_both_ways(void **state)
     sandbox_done(&manual);
 }
 
+static void access_renews_but_never_shortens(void **state)
+{
+    struct world *w = *state;
+    struct create_req rq = {
+        .image = "img:1", .timeout_s = 60, .entrypoint = w->entrypoint, .renew_s = 300
+    };
+    struct sandbox sb;
+    struct sandbox got;
+    struct err e;
+
+    assert_int_equal(lifecycle_create(&w->lc, &rq, &sb, &e), 0);
+    assert_int_equal(lifecycle_renew_by_access(&w->lc, sb.id, &e), 0);
+    assert_int_equal(lifecycle_get(&w->lc, sb.id, &got, &e), 0);
+    assert_int_equal(got.expires_ms, now_ms + 300000);
+    sandbox_done(&got);
+    assert_int_equal(lifecycle_renew(&w->lc, sb.id, now_ms + 900000, &e), 0);
+    assert_int_equal(lifecycle_renew_by_access(&w->lc, sb.id, &e), 0);
+    assert_int_equal(lifecycle_get(&w->lc, sb.id, &got, &e), 0);
+    assert_int_equal(got.expires_ms, now_ms + 900000);
+    sandbox_done(&got);
+    assert_int_equal(lifecycle_renew_by_access(&w->lc, "gone", &e), 0);
+    sandbox_done(&sb);
+}
+
 static void pause_and_resume_refuse_the_wrong_state(void **state)
 {
     struct world *w = *state;
@@ -393,6 +417,7 @@ int main(void)
         T(delete_goes_on_after_an_engine_outage),
         T(expires_at_the_exact_millisecond),
         T(renew_moves_the_expiry_both_ways),
+        T(access_renews_but_never_shortens),
         T(pause_and_resume_refuse_the_wrong_state),
         T(metadata_patch_sets_and_deletes),
         T(sweep_follows_what_happened_outside),

@@ -251,6 +251,37 @@ static void a_newer_database_is_refused(void **state)
     assert_contains(e.msg, "newer than this program");
 }
 
+/* A database of the first version: migrated, its rows kept, a copy of it beside it. */
+static void an_old_database_is_migrated_and_copied(void **state)
+{
+    struct world *w = *state;
+    char copy[200];
+    struct sandbox got;
+    struct err e = { 0 };
+    sqlite3 *sq;
+
+    db_close(w->db);
+    w->db = NULL;
+    (void)unlink(w->path);
+    assert_int_equal(sqlite3_open(w->path, &sq), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(sq, migrations[0].sql, NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(sq,
+                                  "INSERT INTO sandboxes VALUES (1,'old','Running','r','m',1,2,3,"
+                                  "'i','[]','{}','{}','','','t','10.0.0.2',44772,'',0);"
+                                  "PRAGMA user_version = 1",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    assert_int_equal(sqlite3_close(sq), SQLITE_OK);
+    if (db_open(w->path, &w->db, &e) < 0)
+        fail_msg("%s", e.msg);
+    assert_int_equal(sandbox_store_get(w->db, "old", &got, &e), 0);
+    assert_int_equal(got.renew_s, 0);
+    assert_string_equal(got.place.address, "10.0.0.2");
+    sandbox_done(&got);
+    (void)snprintf(copy, sizeof(copy), "%s.before-0002", w->path);
+    assert_int_equal(access(copy, R_OK), 0);
+}
+
 static void an_end_is_remembered_and_forgotten(void **state)
 {
     struct world *w = *state;
@@ -284,6 +315,7 @@ int main(void)
         T(survives_kill_9),
         T(a_newer_database_is_refused),
         T(an_end_is_remembered_and_forgotten),
+        T(an_old_database_is_migrated_and_copied),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
