@@ -1,4 +1,4 @@
-"""The unmodified official SDK 1.1.1 against the gateway: create, run, files, info, kill."""
+"""The unmodified official SDK 1.1.1 against the gateway: create, run, files, info, kill; directly and by its proxy."""
 
 import asyncio
 from datetime import timedelta
@@ -15,12 +15,24 @@ from opensandbox.sandbox import Sandbox
 from harness import BASE, BUSYBOX, NONROOT, STATIC
 
 
-def config(gw):
-    return ConnectionConfigSync(domain=gw.domain, api_key=gw.key, request_timeout=timedelta(seconds=60))
+@pytest.fixture(params=[False, True], ids=["direct", "proxy"])
+def by_proxy(request):
+    return request.param
 
 
 @pytest.fixture
-def sandbox(shared):
+def config(by_proxy):
+    """Makes the SDK's configuration for a gateway."""
+
+    def make(gw, kind=ConnectionConfigSync, **kw):
+        limit = timedelta(seconds=60)
+        return kind(domain=gw.domain, api_key=gw.key, request_timeout=limit, use_server_proxy=by_proxy, **kw)
+
+    return make
+
+
+@pytest.fixture
+def sandbox(shared, config):
     sb = SandboxSync.create(BASE, connection_config=config(shared), timeout=timedelta(minutes=5))
     yield sb
     sb.kill()
@@ -31,11 +43,9 @@ def text(execution):
     return "".join(m.text for m in execution.logs.stdout)
 
 
-def test_async_quick_start(shared):
+def test_async_quick_start(shared, config):
     async def main():
-        sb = await Sandbox.create(
-            BASE, connection_config=ConnectionConfig(domain=shared.domain, api_key=shared.key)
-        )
+        sb = await Sandbox.create(BASE, connection_config=config(shared, ConnectionConfig))
         async with sb:
             execution = await sb.commands.run("echo 'Hello Sandbox!'")
             assert execution.logs.stdout[0].text.rstrip("\n") == "Hello Sandbox!"
@@ -45,7 +55,7 @@ def test_async_quick_start(shared):
     asyncio.run(main())
 
 
-def test_sync_quick_start(shared):
+def test_sync_quick_start(shared, config):
     sb = SandboxSync.create(BASE, connection_config=config(shared))
     with sb:
         execution = sb.commands.run("echo 'Hello Sandbox!'")
@@ -54,14 +64,14 @@ def test_sync_quick_start(shared):
     assert shared.request("GET", f"/v1/sandboxes/{sb.id}").status == 404
 
 
-def test_streaming_handlers_see_events_in_order(shared):
+def test_streaming_handlers_see_events_in_order(shared, config):
     seen = []
 
     async def note(kind, value):
         seen.append((kind, value))
 
     async def main():
-        cfg = ConnectionConfig(domain=shared.domain, api_key=shared.key)
+        cfg = config(shared, ConnectionConfig)
         async with await Sandbox.create(BASE, connection_config=cfg) as sb:
             handlers = ExecutionHandlers(
                 on_init=lambda m: note("init", m.id),
@@ -88,7 +98,7 @@ def test_failing_command_reports_its_status_and_no_completion(sandbox):
     assert execution.complete is None
 
 
-def test_environment_directory_and_argv(shared):
+def test_environment_directory_and_argv(shared, config):
     sb = SandboxSync.create(BASE, connection_config=config(shared), env={"GREETING": "hi"})
     with sb:
         assert text(sb.commands.run("printf %s \"$GREETING\"")) == "hi"
@@ -126,7 +136,7 @@ def test_binary_files_of_every_size(sandbox):
         assert sandbox.files.read_bytes("/tmp/b.bin") == data
 
 
-def test_get_info_echoes_the_request(shared):
+def test_get_info_echoes_the_request(shared, config):
     sb = SandboxSync.create(
         BASE, connection_config=config(shared), metadata={"project": "demo"}, timeout=timedelta(minutes=5),
         extensions={"opensandbox.extensions.team": "a"}, resource={"cpu": "500m", "memory": "256Mi"},
@@ -143,7 +153,7 @@ def test_get_info_echoes_the_request(shared):
         sb.kill()
 
 
-def test_connect_pause_and_resume(shared, sandbox):
+def test_connect_pause_and_resume(shared, sandbox, config):
     sandbox.commands.run("echo kept > /tmp/kept")
     sandbox.pause()
     assert sandbox.get_info().status.state == "Paused"
@@ -162,7 +172,7 @@ def test_set_env_persists_between_commands(sandbox):
 
 
 @pytest.mark.parametrize("image", [BASE, NONROOT, BUSYBOX])
-def test_images_with_a_shell(shared, image):
+def test_images_with_a_shell(shared, image, config):
     entrypoint = ["/bin/busybox", "tail", "-f", "/dev/null"] if image == BUSYBOX else None
     kw = {"entrypoint": entrypoint} if entrypoint else {}
     sb = SandboxSync.create(image, connection_config=config(shared), **kw)
@@ -177,7 +187,7 @@ def test_images_with_a_shell(shared, image):
         sb.kill()
 
 
-def test_image_with_one_static_binary_only(shared):
+def test_image_with_one_static_binary_only(shared, config):
     sb = SandboxSync.create(STATIC, connection_config=config(shared), entrypoint=["/hello", "wait"])
     with sb:
         execution = sb.commands.run(["/hello", "one", "two"])
@@ -189,7 +199,7 @@ def test_image_with_one_static_binary_only(shared):
         sb.kill()
 
 
-def test_read_only_root(make_gateway):
+def test_read_only_root(make_gateway, config):
     gw = make_gateway(extra="[sandbox]\nread_only_root = true\n").start()
     sb = SandboxSync.create(BASE, connection_config=config(gw))
     with sb:
@@ -199,14 +209,14 @@ def test_read_only_root(make_gateway):
         sb.kill()
 
 
-def test_unknown_image_is_an_api_error_with_its_code(shared):
+def test_unknown_image_is_an_api_error_with_its_code(shared, config):
     with pytest.raises(SandboxException) as raised:
         SandboxSync.create("nosuch.invalid/nosuch:tag", connection_config=config(shared))
     assert raised.value.error.code == "DOCKER::SANDBOX_IMAGE_PULL_FAILED"
 
 
-def test_exceptions_carry_the_request_id(shared):
-    cfg = ConnectionConfigSync(domain=shared.domain, api_key=shared.key, headers={"X-Request-ID": "trace-123"})
+def test_exceptions_carry_the_request_id(shared, config):
+    cfg = config(shared, headers={"X-Request-ID": "trace-123"})
     with pytest.raises(SandboxException) as raised:
         SandboxSync.connect("00000000-0000-4000-8000-000000000000", connection_config=cfg)
     assert raised.value.request_id == "trace-123"
