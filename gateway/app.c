@@ -196,6 +196,7 @@ static int make_proxy(struct app *app, struct err *e)
         .signing_key = app->signing_key,
         .key = c->api_key,
         .trusted = (const char *const *)c->trusted_proxies,
+        .eip = c->eip,
         .require_key = c->proxy_require_key,
         .pass_login = c->proxy_pass_login,
         .max_connections = connections(c),
@@ -203,7 +204,14 @@ static int make_proxy(struct app *app, struct err *e)
     };
 
     app->proxy = proxy_new(app->loop, &pc, e);
+    app->api.metrics_arg = app->proxy;
     return app->proxy ? 0 : -1;
+}
+
+static void write_metrics(void *arg, struct buf *out)
+{
+    if (arg)
+        proxy_metrics(arg, out);
 }
 
 static int make_http(struct app *app, struct err *e)
@@ -231,6 +239,7 @@ static int make_http(struct app *app, struct err *e)
         .eip = c->eip && *c->eip ? c->eip : NULL,
         .publish_host = c->publish_host,
         .trusted = (const char *const *)c->trusted_proxies,
+        .metrics = write_metrics,
         .relays = app->relays,
         .relay_host = c->relay_host,
     };

@@ -18,7 +18,7 @@ enum sandbox_state {
 const char *sandbox_state_to_string(enum sandbox_state s); /* as on the wire: "Running" */
 int sandbox_state_parse(const char *s);                    /* exact; -1 when unknown */
 
-enum { SANDBOX_REASON = 64, SANDBOX_MESSAGE = 512, SANDBOX_TOKEN = 65 };
+enum { SANDBOX_REASON = 64, SANDBOX_MESSAGE = 512, SANDBOX_TOKEN = 65, SANDBOX_PORTS = 128 };
 
 struct sandbox {
     char id[RUNTIME_ID];
@@ -37,6 +37,7 @@ struct sandbox {
     char token[SANDBOX_TOKEN];
     struct runtime_place place;
     char secure_token[SANDBOX_TOKEN]; /* callers of the proxy present it; "": they need not */
+    char login_ports[SANDBOX_PORTS]; /* get Authorization and Cookie through the proxy: ",80,81," */
     int64_t renew_s; /* an access through the proxy renews it by so much; 0: it does not */
 };
 

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct buf;
 struct create_req;
 struct lifecycle;
 struct relays;
@@ -20,6 +21,7 @@ enum {
     API_MAP_MAX = 1024,          /* entries of env, metadata, extensions, resourceLimits */
     API_STRING_MAX = 128 * 1024, /* one env value or entrypoint item: Linux' MAX_ARG_STRLEN */
     API_IMAGE_MAX = 512,
+    API_METRICS_MAX = 64 * 1024,
 };
 
 /* What the handlers work on; one per process. */
@@ -30,8 +32,10 @@ struct api {
     const char *eip;            /* public host of endpoints; NULL: from the request */
     const char *publish_host;   /* where agents are published */
     const char *const *trusted; /* proxies whose X-Forwarded-Proto counts; NULL: none */
-    struct relays *relays;      /* NULL: no relays */
-    const char *relay_host;     /* where they listen */
+    void (*metrics)(void *arg, struct buf *out); /* of the data plane; loop's thread */
+    void *metrics_arg;
+    struct relays *relays;  /* NULL: no relays */
+    const char *relay_host; /* where they listen */
 };
 
 extern const struct http_route api_routes[];
@@ -65,4 +69,5 @@ int api_sandbox_metadata(void *app, struct http_req *rq, struct http_resp *rs, s
 int api_endpoint_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_health(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_version(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_metrics(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_metrics_event(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);

@@ -1,3 +1,4 @@
+#include "common/base/buf.h"
 #include "common/base/macros.h"
 #include "common/base/num.h"
 #include "common/json/jx.h"
@@ -183,6 +184,31 @@ static int take_env(const struct body *b, struct create_req *out, struct err *e)
     return 0;
 }
 
+/* extensions "proxy.login.ports" = "3000, 8080" becomes ",3000,8080,", in out. */
+static int take_login_ports(const struct body *b, struct create_req *out, struct err *e)
+{
+    const char *text = json_string_value(json_object_get(b->extensions, "proxy.login.ports"));
+    AUTO_BUF struct buf list = BUF_INIT(SANDBOX_PORTS - 1);
+    const char *p;
+    size_t len;
+    int64_t port;
+    char one[8];
+
+    for (p = text; p && *p; p += len + (p[len] == ',')) {
+        p += strspn(p, " ");
+        len = strcspn(p, ", ");
+        (void)snprintf(one, sizeof(one), "%.*s", (int)(len < 7 ? len : 7), p);
+        len = strcspn(p, ",");
+        if (num_parse_i64(one, 1, 65535, &port) < 0 ||
+            buf_printf(&list, "%s%d,", list.len ? "" : ",", (int)port) < 0)
+            return err_api(e, ERRC_INVALID, SB_INVALID,
+                           "extensions.proxy.login.ports: must be up to 20 port numbers joined by "
+                           "commas");
+    }
+    (void)snprintf(out->login_ports, sizeof(out->login_ports), "%s", list.len ? list.data : "");
+    return 0;
+}
+
 /* Kept are opensandbox.extensions.*; the others are instructions or dropped (contract 3.6). */
 static int take_extensions(const struct body *b, struct create_req *out, struct err *e)
 {
@@ -198,6 +224,8 @@ static int take_extensions(const struct body *b, struct create_req *out, struct 
         return err_api(e, ERRC_INVALID, SB_INVALID,
                        "extensions.access.renew.extend.seconds: must be 300 to 86400");
     out->renew_s = renew ? n : 0;
+    if (take_login_ports(b, out, e) < 0)
+        return -1;
     json_object_foreach_safe(b->extensions, next, key, v) {
         if (strncmp(key, kept, sizeof(kept) - 1) != 0)
             (void)json_object_del(b->extensions, key);

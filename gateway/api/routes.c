@@ -15,6 +15,7 @@ const struct http_route api_routes[] = {
       NULL },
     { "GET", "/sandboxes/{id}/endpoints/{port}", api_endpoint_get, HTTP_BLOCKING, 0, NULL },
     { "POST", "/metrics/events", api_metrics_event, HTTP_PREFIX_ONLY, API_BODY_MAX, NULL },
+    { "GET", "/metrics", api_metrics, HTTP_BARE_ONLY, 0, NULL },
     { "GET", "/health", api_health, HTTP_OPEN | HTTP_BARE_ONLY, 0, NULL },
     { "GET", "/version", api_version, HTTP_OPEN | HTTP_BARE_ONLY, 0, NULL },
 };

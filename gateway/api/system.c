@@ -1,4 +1,5 @@
 /* Health, version and the SDKs' telemetry. */
+#include "common/base/buf.h"
 #include "common/base/log.h"
 #include "common/base/macros.h"
 #include "common/json/jx.h"
@@ -16,6 +17,19 @@ int api_version(void *app, struct http_req *rq, struct http_resp *rs, struct err
 {
     (void)app, (void)rq;
     return http_resp_json(rs, 200, strdup("{\"version\":\"" SANDGATE_VERSION "\"}"), e);
+}
+
+/* Counters in the text format of Prometheus; runs in the loop, whose counters they are. */
+int api_metrics(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
+{
+    const struct api *api = app;
+    AUTO_BUF struct buf out = BUF_INIT(API_METRICS_MAX);
+
+    (void)rq;
+    if (api->metrics)
+        api->metrics(api->metrics_arg, &out);
+    rs->content_type = "text/plain; version=0.0.4; charset=utf-8";
+    return http_resp_json(rs, 200, buf_take(&out), e);
 }
 
 struct event {

@@ -193,6 +193,7 @@ static int fill_record(struct lifecycle *lc, const struct create_req *rq, struct
     sb->created_ms = now;
     sb->expires_ms = rq->timeout_s ? now + rq->timeout_s * 1000 : 0;
     sb->renew_s = rq->renew_s;
+    memcpy(sb->login_ports, rq->login_ports, sizeof(sb->login_ports));
     if (rq->secure_access)
         rand_hex(sb->secure_token, RAND_SECRET_BYTES);
     sb->image = strdup(rq->image);

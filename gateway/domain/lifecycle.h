@@ -39,14 +39,15 @@ struct create_req {
     const char *registry_password;
     const char *platform_os; /* NULL: not requested */
     const char *platform_arch;
-    int64_t timeout_s;        /* 0: never expires */
-    const json_t *resources;  /* object of strings or NULL */
-    const json_t *env;        /* object of strings or nulls, or NULL */
-    const json_t *metadata;   /* object of strings or NULL */
-    const json_t *entrypoint; /* array of strings */
-    const json_t *extensions; /* object of strings or NULL */
-    int64_t renew_s;          /* renewal by access, seconds; 0: none */
-    bool secure_access;       /* callers of its ports have to present a token */
+    int64_t timeout_s;               /* 0: never expires */
+    const json_t *resources;         /* object of strings or NULL */
+    const json_t *env;               /* object of strings or nulls, or NULL */
+    const json_t *metadata;          /* object of strings or NULL */
+    const json_t *entrypoint;        /* array of strings */
+    const json_t *extensions;        /* object of strings or NULL */
+    int64_t renew_s;                 /* renewal by access, seconds; 0: none */
+    char login_ports[SANDBOX_PORTS]; /* as struct sandbox has it */
+    bool secure_access;              /* callers of its ports have to present a token */
 };
 
 /* Fills lc->places from the store; once, at start. */

@@ -57,6 +57,7 @@ static int put(struct places *p, const struct sandbox *sb)
     en->place.state = sb->state;
     en->place.at = sb->place;
     en->place.renew_s = sb->renew_s;
+    memcpy(en->place.login_ports, sb->login_ports, sizeof(en->place.login_ports));
     memcpy(en->place.secure_token, sb->secure_token, sizeof(en->place.secure_token));
     memcpy(en->place.token, sb->token, sizeof(en->place.token));
     if (found)

@@ -13,7 +13,8 @@ struct place {
     enum sandbox_state state;
     struct runtime_place at;
     char token[SANDBOX_TOKEN];
-    char secure_token[SANDBOX_TOKEN]; /* these two as in struct sandbox */
+    char secure_token[SANDBOX_TOKEN]; /* these three as in struct sandbox */
+    char login_ports[SANDBOX_PORTS];
     int64_t renew_s;
 };
 

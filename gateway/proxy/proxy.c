@@ -1,6 +1,7 @@
 #include "gateway/proxy/proxy.h"
 
 #include "common/agent/wire.h"
+#include "common/base/buf.h"
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -23,6 +24,8 @@
 enum {
     REQUEST_ID_MAX = 128,
     KEY_MAX = 512,
+    BASE_MAX = 256, /* path of server.eip */
+    PREFIX_MAX = BASE_MAX + 256,
     FORWARDED_MAX = 1024,  /* longer lists of hops are not believed */
     START_WAIT_MS = 10000, /* for a sandbox that is just being made */
     START_LOOK_MS = 20,
@@ -55,7 +58,8 @@ struct proxy {
     struct loop *loop;
     struct front *front;
     struct waiting *waiting;
-    struct access *open; /* requests under way that renew their sandbox */
+    char base_path[BASE_MAX]; /* of server.eip: below it we are reached from outside */
+    struct access *open;      /* requests under way that renew their sandbox */
     struct loop_timer look;
 };
 
@@ -167,13 +171,38 @@ static void answer_no_key(struct front_req *rq)
                "This proxy needs the API key: send the header " KEY_HEADER ".");
 }
 
+/* The client's address: ours to see, or what a trusted proxy in front of us says. */
+static const char *client_of(const struct proxy *p, const struct front_req *rq, char *out,
+                             size_t size)
+{
+    if (!config_list_has(p->cfg.trusted, rq->peer_text) ||
+        !field_text(rq->head, "X-Forwarded-For", out, size))
+        return NULL; /* the front puts the peer's */
+    return out;
+}
+
+/* Does the request come from a sandbox, directly or through the proxy in front of us? */
+static bool is_from_sandbox(const struct proxy *p, const struct front_req *rq)
+{
+    char hops[FORWARDED_MAX];
+    const char *last;
+
+    if (runtime_is_sandbox_address(p->cfg.rt, rq->peer_text))
+        return true;
+    if (!client_of(p, rq, hops, sizeof(hops)))
+        return false;
+    last = strrchr(hops, ','); /* what the trusted proxy itself has seen */
+    last = last ? last + 1 : hops;
+    return runtime_is_sandbox_address(p->cfg.rt, last + strspn(last, " "));
+}
+
 /* False when it was answered. */
 static bool admit(struct proxy *p, struct front_req *rq, const struct target *t)
 {
     char host[256];
 
-    if (runtime_is_sandbox_address(p->cfg.rt, rq->peer_text)) {
-        answer(rq, 403, "GENERAL::FORBIDDEN", "sandboxes may not use this proxy");
+    if (is_from_sandbox(p, rq)) {
+        answer(rq, 403, "GENERAL::FORBIDDEN", "sandboxes may not use this server");
         return false;
     }
     /* design decision 20: without a key a name that is not ours may be a web page's trick */
@@ -199,11 +228,21 @@ static bool admit(struct proxy *p, struct front_req *rq, const struct target *t)
 
 /* ---- to the sandbox ---- */
 
-static const char *const *drops(const struct proxy *p, bool agent, bool own_token)
+/* Do programs behind this port get Authorization and Cookie? */
+static bool passes_login(const struct proxy *p, const struct place *place, uint16_t port)
 {
-    if (agent)
+    char want[8];
+
+    (void)snprintf(want, sizeof(want), ",%u,", port);
+    return p->cfg.pass_login || strstr(place->login_ports, want) != NULL;
+}
+
+static const char *const *drops(const struct proxy *p, const struct place *place, uint16_t port,
+                                bool own_token)
+{
+    if (port == place->at.agent_port)
         return own_token ? drop_agent : drop_always;
-    return p->cfg.pass_login ? drop_login_ok : drop_always;
+    return passes_login(p, place, port) ? drop_login_ok : drop_always;
 }
 
 /* "https" when a proxy in front of us that is trusted says so (design decision 22). */
@@ -218,16 +257,6 @@ static const char *scheme_of(const struct proxy *p, const struct front_req *rq)
                : "http";
 }
 
-/* The client's address: ours to see, or what a trusted proxy in front of us says. */
-static const char *client_of(const struct proxy *p, const struct front_req *rq, char *out,
-                             size_t size)
-{
-    if (!config_list_has(p->cfg.trusted, rq->peer_text) ||
-        !field_text(rq->head, "X-Forwarded-For", out, size))
-        return NULL; /* the front puts the peer's */
-    return out;
-}
-
 static void forward(struct proxy *p, struct front_req *rq, const struct target *t,
                     const struct place *place)
 {
@@ -237,7 +266,7 @@ static void forward(struct proxy *p, struct front_req *rq, const struct target *
     bool v6 = strchr(place->at.address, ':') != NULL;
     char id[REQUEST_ID_MAX + 1];
     char host[RUNTIME_ADDR + 16];
-    char prefix[64 + RUNTIME_ID];
+    char prefix[PREFIX_MAX];
     char path[HEAD_TARGET_MAX + 2];
     char client[FORWARDED_MAX];
     struct rules_field token = { AGENT_TOKEN_HEADER, place->token };
@@ -246,7 +275,7 @@ static void forward(struct proxy *p, struct front_req *rq, const struct target *
     struct front_proxy fp = {
         .to = &to,
         .request = { .host = host,
-                     .edit = { .drop = drops(p, agent, own_token) },
+                     .edit = { .drop = drops(p, place, t->port, own_token) },
                      .forwarded_for = client_of(p, rq, client, sizeof(client)),
                      .forwarded_proto = scheme_of(p, rq),
                      .upgrade = true },
@@ -261,7 +290,8 @@ static void forward(struct proxy *p, struct front_req *rq, const struct target *
     request_id(h, id);
     (void)snprintf(host, sizeof(host), "%s%s%s:%u", v6 ? "[" : "", place->at.address, v6 ? "]" : "",
                    t->port);
-    (void)snprintf(prefix, sizeof(prefix), "%.*s", (int)t->prefix_len, t->rest - t->prefix_len);
+    (void)snprintf(prefix, sizeof(prefix), "%s%.*s", p->base_path, (int)t->prefix_len,
+                   t->rest - t->prefix_len);
     (void)snprintf(path, sizeof(path), "%s%.*s", t->rest_len && *t->rest == '/' ? "" : "/",
                    (int)t->rest_len, t->rest);
     fp.request.target = path;
@@ -424,7 +454,10 @@ static void on_decide(void *owner, struct front_req *rq)
 
     switch (target_parse(head_text(h, h->path), h->path.len, &t)) {
     case TARGET_OTHER:
-        front_internal(rq, NULL);
+        if (is_from_sandbox(p, rq)) /* design decision 10: sandboxes are no API clients */
+            answer(rq, 403, "GENERAL::FORBIDDEN", "sandboxes may not use this server");
+        else
+            front_internal(rq, NULL);
         return;
     case TARGET_TRAVERSAL:
         answer(rq, 400, "SANDBOX::INVALID_PARAMETER",
@@ -508,6 +541,21 @@ static void on_drop(void *arg, const char *id, const struct place *was)
 
 /* ---- life ---- */
 
+static void take_base_path(struct proxy *p)
+{
+    const char *host = p->cfg.eip ? strstr(p->cfg.eip, "://") : NULL;
+    const char *path;
+    size_t len;
+
+    host = host ? host + 3 : p->cfg.eip;
+    path = host ? strchr(host, '/') : NULL;
+    len = path ? strlen(path) : 0;
+    while (len && path[len - 1] == '/')
+        len--;
+    if (len < sizeof(p->base_path))
+        (void)snprintf(p->base_path, sizeof(p->base_path), "%.*s", (int)len, path ? path : "");
+}
+
 struct proxy *proxy_new(struct loop *l, const struct proxy_config *cfg, struct err *e)
 {
     struct front_options options = {
@@ -523,6 +571,7 @@ struct proxy *proxy_new(struct loop *l, const struct proxy_config *cfg, struct e
     }
     p->cfg = *cfg;
     p->loop = l;
+    take_base_path(p);
     p->look.on_fire = on_renew_look;
     p->front = front_new(l, &ops, p, &options, e);
     if (!p->front) {
@@ -556,4 +605,35 @@ void proxy_free(struct proxy *p)
     front_free(p->front); /* done comes for each open request */
     loop_timer_clear(p->loop, &p->look);
     free(p);
+}
+
+void proxy_metrics(const struct proxy *p, struct buf *out)
+{
+    const struct front_stats *st = front_stats(p->front);
+    const struct {
+        const char *name;
+        const char *type;
+        uint64_t value;
+    } rows[] = {
+        { "connections_accepted_total", "counter", st->accepted },
+        { "connections_turned_away_total", "counter", st->turned_away },
+        { "requests_total", "counter", st->requests },
+        { "requests_refused_total", "counter", st->refused },
+        { "requests_oversized_total", "counter", st->oversized },
+        { "requests_slow_total", "counter", st->slow },
+        { "requests_proxied_total", "counter", st->proxied },
+        { "requests_api_total", "counter", st->internal },
+        { "requests_answered_total", "counter", st->answered },
+        { "requests_aborted_total", "counter", st->aborted },
+        { "backend_connects_total", "counter", st->connects },
+        { "backend_retries_total", "counter", st->retries },
+        { "connections", "gauge", st->clients },
+        { "backend_connections", "gauge", st->backends },
+        { "tunnels", "gauge", st->tunnels },
+    };
+    size_t i;
+
+    for (i = 0; i < ARRAY_LEN(rows); i++)
+        (void)buf_printf(out, "# TYPE sandgate_%s %s\nsandgate_%s %" PRIu64 "\n", rows[i].name,
+                         rows[i].type, rows[i].name, rows[i].value);
 }

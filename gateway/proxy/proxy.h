@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct buf;
 struct err;
 struct http_server;
 struct loop;
@@ -24,6 +25,7 @@ struct proxy_config {
     const char *signing_key;    /* of signed routes: domain/signed.h */
     const char *key;            /* NULL: open (insecure mode) */
     const char *const *trusted; /* peers whose X-Forwarded-For and -Proto count; NULL: none */
+    const char *eip;            /* server.eip; its path goes in front of a Location; NULL: none */
     bool require_key;           /* proxied requests need the key, too */
     bool pass_login;            /* Authorization and Cookie reach the sandboxes' ports */
     unsigned max_connections;
@@ -35,4 +37,6 @@ struct proxy *proxy_new(struct loop *l, const struct proxy_config *cfg, struct e
 int proxy_listen(struct proxy *p, int fd, struct err *e); /* takes over fd */
 void proxy_drain(struct proxy *p);
 bool proxy_busy(const struct proxy *p); /* requests are under way */
+/* Appends the counters in the text format of Prometheus. */
+void proxy_metrics(const struct proxy *p, struct buf *out);
 void proxy_free(struct proxy *p);

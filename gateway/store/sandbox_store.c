@@ -11,7 +11,7 @@
 #define COLUMNS                                                                                    \
     "id, state, reason, message, transition_ms, created_ms, expires_ms, image, entrypoint,"        \
     " metadata, extensions, platform_os, platform_arch, token, address, agent_port,"               \
-    " host_address, host_port, renew_s, secure_token"
+    " host_address, host_port, renew_s, secure_token, login_ports"
 
 enum column {
     COL_ID,
@@ -34,6 +34,7 @@ enum column {
     COL_HOST_PORT,
     COL_RENEW,
     COL_SECURE,
+    COL_LOGIN,
     COL_MAX_,
 };
 
@@ -109,6 +110,7 @@ static int row_to_sandbox(sqlite3_stmt *st, struct sandbox *sb, struct err *e)
     sb->place.agent_port = (uint16_t)sqlite3_column_int(st, COL_AGENT_PORT);
     sb->place.host_port = (uint16_t)sqlite3_column_int(st, COL_HOST_PORT);
     copy_text(st, COL_SECURE, sb->secure_token, sizeof(sb->secure_token));
+    copy_text(st, COL_LOGIN, sb->login_ports, sizeof(sb->login_ports));
     sb->renew_s = sqlite3_column_int64(st, COL_RENEW);
     sb->image = strdup(text_of(st, COL_IMAGE));
     sb->entrypoint = strdup(text_of(st, COL_ENTRYPOINT));
@@ -125,7 +127,7 @@ static int row_to_sandbox(sqlite3_stmt *st, struct sandbox *sb, struct err *e)
 static int insert_fn(struct db_conn *c, void *arg, struct err *e)
 {
     static const char sql[] = "INSERT INTO sandboxes (" COLUMNS ") VALUES"
-                              " (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+                              " (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
     const struct sandbox *sb = ((struct call *)arg)->sb;
     const char *texts[COL_MAX_] = {
         [COL_ID] = sb->id,
@@ -140,6 +142,7 @@ static int insert_fn(struct db_conn *c, void *arg, struct err *e)
         [COL_ARCH] = sb->platform_arch,
         [COL_TOKEN] = sb->token,
         [COL_SECURE] = sb->secure_token,
+        [COL_LOGIN] = sb->login_ports,
         [COL_ADDRESS] = sb->place.address,
         [COL_HOST_ADDRESS] = sb->place.host_address,
     };

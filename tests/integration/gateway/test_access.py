@@ -123,3 +123,29 @@ def test_the_key_opens_the_agent_through_the_proxy(shared):
     own = {"X-EXECD-ACCESS-TOKEN": "wrong", "OPEN-SANDBOX-API-KEY": shared.key}
     assert get(where, "/files/info?path=/etc", own).status == 401  # what the caller sends is what counts
     shared.request("DELETE", f"/v1/sandboxes/{sid}")
+
+
+ECHO_HEAD = r"""
+import http.server
+class Echo(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = str(self.headers).encode()
+        self.send_response(200); self.send_header("Content-Length", str(len(body))); self.end_headers()
+        self.wfile.write(body)
+import threading
+threading.Thread(target=http.server.HTTPServer(("0.0.0.0", 8001), Echo).serve_forever).start()
+http.server.HTTPServer(("0.0.0.0", 8000), Echo).serve_forever()
+"""
+
+
+def test_login_passes_to_the_ports_that_want_it(shared):
+    """extensions["proxy.login.ports"]: Authorization and Cookie reach these ports and no others."""
+    sid = shared.create(entrypoint=["python3", "-c", ECHO_HEAD], extensions={"proxy.login.ports": "8000"}).json["id"]
+    login = {"Authorization": "Basic abc", "Cookie": "session=1", "OPEN-SANDBOX-API-KEY": shared.key}
+    for port, passes in ((8000, True), (8001, False)):
+        where, _ = endpoint(shared, sid, port)
+        wait_for("it serves", lambda: get(where).status == 200)
+        seen = get(where, "/", login).raw.decode()
+        assert ("Basic abc" in seen) is passes and ("session=1" in seen) is passes, seen
+        assert shared.key not in seen
+    shared.request("DELETE", f"/v1/sandboxes/{sid}")

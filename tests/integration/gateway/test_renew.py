@@ -84,3 +84,21 @@ def test_a_renewal_survives_kill_9(renewing):
     renewing.kill9()
     renewing.start()
     assert seconds_left(renewing, sid) > 500
+
+
+def test_a_busy_sandbox_lives_and_an_idle_one_dies(renewing):
+    """Both have two seconds; one is used, the other is only looked at."""
+    busy, idle = create(renewing), create(renewing)
+    soon = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=2)
+    for sid in (busy, idle):
+        assert renewing.request("POST", f"/v1/sandboxes/{sid}/renew-expiration", {"expiresAt": soon.isoformat()}).status == 200
+    assert proxied(renewing, busy, "/command", json.dumps({"command": "true"})) == 200
+
+    def looked_at():
+        if renewing.request("GET", f"/v1/sandboxes/{idle}").status == 404:
+            return True
+        proxied(renewing, idle, "/ping")
+        return False
+
+    wait_for("the idle one dies although it is pinged and read", looked_at)
+    assert renewing.request("GET", f"/v1/sandboxes/{busy}").json["status"]["state"] == "Running"

@@ -149,6 +149,20 @@ def test_pause_twice_and_resume_running(shared):
     assert "DELETED" in gone.json["message"]
 
 
+def test_metrics_count_what_was_refused(shared):
+    def counters():
+        reply = shared.request("GET", "/metrics")
+        assert reply.status == 200 and reply.getheader("Content-Type").startswith("text/plain")
+        return dict(line.split() for line in reply.raw.decode().splitlines() if not line.startswith("#"))
+
+    before = int(counters()["sandgate_requests_refused_total"])
+    with socket.create_connection(("127.0.0.1", shared.port), 10) as s:
+        s.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert s.recv(100).startswith(b"HTTP/1.1 400")
+    assert int(counters()["sandgate_requests_refused_total"]) == before + 1
+    assert shared.request("GET", "/metrics", headers={"OPEN-SANDBOX-API-KEY": ""}).status == 401
+
+
 def test_endpoints(shared):
     sid = shared.create().json["id"]
     try:

@@ -91,6 +91,10 @@ static void refuses_and_names_the_field(void **state)
           "SANDBOX::UNSUPPORTED_POOL_REF" },
         { "{" IMG "," ENTRY ",\"extensions\":{\"access.renew.extend.seconds\":\"299\"}}",
           "access.renew.extend.seconds", NULL },
+        { "{" IMG "," ENTRY ",\"extensions\":{\"proxy.login.ports\":\"80,x\"}}",
+          "proxy.login.ports", "SANDBOX::INVALID_PARAMETER" },
+        { "{" IMG "," ENTRY ",\"extensions\":{\"proxy.login.ports\":\"65536\"}}",
+          "proxy.login.ports", "SANDBOX::INVALID_PARAMETER" },
         { "{\"templateId\":\"t\"}", "templateId", "SANDBOX::API_NOT_SUPPORTED" },
         { "{" IMG "," IMG "," ENTRY "}", "not valid JSON", NULL },
     };
@@ -129,11 +133,28 @@ static void keeps_only_the_extensions_that_are_echoed(void **state)
     json_decref(doc);
 }
 
+static void login_ports_are_a_list_of_ports(void **state)
+{
+    struct create_req rq;
+    struct err e;
+    json_t *doc;
+
+    (void)state;
+    assert_int_equal(decode("{" IMG "," ENTRY
+                            ",\"extensions\":{\"proxy.login.ports\":\" 3000, 80 \"}}",
+                            &doc, &rq, &e),
+                     0);
+    assert_string_equal(rq.login_ports, ",3000,80,");
+    assert_int_equal(json_object_size(rq.extensions), 0);
+    json_decref(doc);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_what_the_sdks_send),
         cmocka_unit_test(refuses_and_names_the_field),
+        cmocka_unit_test(login_ports_are_a_list_of_ports),
         cmocka_unit_test(keeps_only_the_extensions_that_are_echoed),
     };
 
