@@ -21,7 +21,8 @@ struct loop_timer {
     void (*on_fire)(struct loop_timer *t);
 };
 
-/* Runs before every wait; returns the longest wait it allows in ms, -1 for no opinion. */
+/* Runs before every wait; returns the longest wait it allows in ms, -1 for no opinion. One that
+ * makes work for a hook that may have run already returns 0. */
 struct loop_hook {
     int (*before_wait)(void *arg);
     void *arg;
