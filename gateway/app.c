@@ -223,7 +223,6 @@ static int make_http(struct app *app, struct err *e)
         .n_routes = api_routes_len,
         .prefix = "/v1",
         .codes = api_codes,
-        .admit = api_admit,
         .authorize = api_authorize,
         .cors = true,
         .log_requests = true,

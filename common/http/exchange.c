@@ -139,8 +139,6 @@ static int decide(struct exchange *x)
     const struct http_service *svc = &x->server->svc;
     const char *allow = NULL;
 
-    if (svc->admit && svc->admit(svc->app, &x->rq, &x->err) < 0)
-        return -1;
     if (router_match(svc, &x->rq, &allow, &x->err) < 0) {
         struct err first = { 0 };
 

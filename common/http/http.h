@@ -99,8 +99,6 @@ struct http_service {
     const char *prefix;       /* e.g. "/v1": routes answer with and without it; NULL: none */
     const char *strip;        /* a path prefix that is removed before routing; NULL: none */
     const char *const *codes; /* default "code" per enum errc */
-    /* May refuse a request before it is routed (source address, Host); NULL: none. */
-    int (*admit)(void *app, struct http_req *rq, struct err *e);
     /* Runs in the loop for every route without HTTP_OPEN; NULL: everything is open. */
     int (*authorize)(void *app, struct http_req *rq, struct err *e);
     bool cors;

@@ -30,6 +30,9 @@ int command_delete(void *app, struct http_req *rq, struct http_resp *rs, struct 
 int command_status(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int command_logs(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 
+/* Runs fn on each "path" of the query, resolved, until one fails. files.c */
+int each_path(struct app *app, struct http_req *rq, int (*fn)(const char *path, struct err *e),
+              struct err *e);
 int files_info(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int files_delete(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int files_download(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);

@@ -169,18 +169,6 @@ static int remove_one(const char *path, struct err *e)
 
 int dirs_remove(void *arg, struct http_req *rq, struct http_resp *rs, struct err *e)
 {
-    struct app *app = arg;
-    const char *asked;
-    unsigned i;
-    int rc = 1;
-
     (void)rs;
-    for (i = 0; rc == 1; i++) {
-        AUTO_FREE char *path = NULL;
-
-        rc = http_req_query(rq, "path", i, &asked, e);
-        if (rc == 1 && (path_resolve(asked, &app->base, &path, e) < 0 || remove_one(path, e) < 0))
-            rc = -1;
-    }
-    return rc;
+    return each_path(arg, rq, remove_one, e);
 }

@@ -87,22 +87,27 @@ static int delete_file(const char *path, struct err *e)
     return 0;
 }
 
-int files_delete(void *arg, struct http_req *rq, struct http_resp *rs, struct err *e)
+int each_path(struct app *app, struct http_req *rq, int (*fn)(const char *path, struct err *e),
+              struct err *e)
 {
-    struct app *app = arg;
     const char *asked;
     unsigned i;
     int rc = 1;
 
-    (void)rs;
     for (i = 0; rc == 1; i++) {
         AUTO_FREE char *path = NULL;
 
         rc = http_req_query(rq, "path", i, &asked, e);
-        if (rc == 1 && (path_resolve(asked, &app->base, &path, e) < 0 || delete_file(path, e) < 0))
+        if (rc == 1 && (path_resolve(asked, &app->base, &path, e) < 0 || fn(path, e) < 0))
             rc = -1;
     }
     return rc;
+}
+
+int files_delete(void *arg, struct http_req *rq, struct http_resp *rs, struct err *e)
+{
+    (void)rs;
+    return each_path(arg, rq, delete_file, e);
 }
 
 /* ---- download ---- */

@@ -42,8 +42,8 @@ extern const struct http_route api_routes[];
 extern const size_t api_routes_len;
 extern const char *const api_codes[ERRC_MAX_]; /* default "code" per error class */
 
-/* auth.c: hooks of http_service; app is a struct api. */
-int api_admit(void *app, struct http_req *rq, struct err *e);
+/* auth.c: the hook of http_service; app is a struct api. Who may ask at all (no sandbox, no web page
+ * of strangers) is decided before, in proxy/proxy.c. */
 int api_authorize(void *app, struct http_req *rq, struct err *e);
 
 /* create_body.c: the caller owns *doc, which rq borrows from. */

@@ -196,22 +196,41 @@ static bool is_from_sandbox(const struct proxy *p, const struct front_req *rq)
     return runtime_is_sandbox_address(p->cfg.rt, last + strspn(last, " "));
 }
 
-/* False when it was answered. */
-static bool admit(struct proxy *p, struct front_req *rq, const struct target *t)
+/* Without a key a web page could drive us from the user's browser (design decision 20): the name
+ * asked for must be ours, and no foreign page may ask. */
+static bool is_local_use(const struct head *h)
 {
     char host[256];
+    char origin[256];
+    const char *after;
 
-    if (is_from_sandbox(p, rq)) {
+    if (!field_text(h, "Host", host, sizeof(host)) || !loopback_name(host))
+        return false;
+    if (!head_find(h, "Origin", 0))
+        return true;
+    after = field_text(h, "Origin", origin, sizeof(origin)) ? strstr(origin, "://") : NULL;
+    return after && loopback_name(after + 3);
+}
+
+/* For every request, the API's as well. False when it was answered. */
+static bool may_enter(const struct proxy *p, struct front_req *rq)
+{
+    if (is_from_sandbox(p, rq)) { /* design decision 10 */
         answer(rq, 403, "GENERAL::FORBIDDEN", "sandboxes may not use this server");
         return false;
     }
-    /* design decision 20: without a key a name that is not ours may be a web page's trick */
-    if (!p->cfg.key &&
-        (!field_text(rq->head, "Host", host, sizeof(host)) || !loopback_name(host))) {
+    if (!p->cfg.key && !is_local_use(rq->head)) {
         answer(rq, 403, "GENERAL::FORBIDDEN",
-               "this server runs without an API key and answers only to localhost");
+               "this server runs without an API key: it answers only to localhost and to no web "
+               "page of another site; set server.api_key to use another name");
         return false;
     }
+    return true;
+}
+
+/* For requests to sandboxes. False when it was answered. */
+static bool may_pass(const struct proxy *p, struct front_req *rq, const struct target *t)
+{
     if (t->signature[0]) {
         if (signed_check(p->cfg.signing_key, t->id, t->port, t->expires, t->signature,
                          clock_wall_ms() / 1000))
@@ -452,12 +471,11 @@ static void on_decide(void *owner, struct front_req *rq)
     const struct head *h = rq->head;
     struct target t;
 
+    if (!may_enter(p, rq))
+        return;
     switch (target_parse(head_text(h, h->path), h->path.len, &t)) {
     case TARGET_OTHER:
-        if (is_from_sandbox(p, rq)) /* design decision 10: sandboxes are no API clients */
-            answer(rq, 403, "GENERAL::FORBIDDEN", "sandboxes may not use this server");
-        else
-            front_internal(rq, NULL);
+        front_internal(rq, NULL);
         return;
     case TARGET_TRAVERSAL:
         answer(rq, 400, "SANDBOX::INVALID_PARAMETER",
@@ -466,7 +484,7 @@ static void on_decide(void *owner, struct front_req *rq)
     case TARGET_PROXY:
         break;
     }
-    if (admit(p, rq, &t) && !resolve(p, rq, &t))
+    if (may_pass(p, rq, &t) && !resolve(p, rq, &t))
         wait_for_start(p, rq, &t);
 }
 

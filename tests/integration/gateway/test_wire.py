@@ -230,6 +230,11 @@ def test_open_mode_refuses_web_pages_and_other_names(make_gateway):
     assert gw.request("GET", "/v1/sandboxes").status == 200
     envelope(gw.request("GET", "/v1/sandboxes", headers={"Host": "evil.example"}), 403, "GENERAL::FORBIDDEN")
     envelope(gw.request("GET", "/v1/sandboxes", headers={"Origin": "http://evil.example"}), 403, "GENERAL::FORBIDDEN")
+    # the sandboxes' ports as well, and an Origin too long to be read is no missing one
+    for origin in ("http://evil.example", "http://" + "e" * 300):
+        reply = gw.request("GET", f"/v1/sandboxes/{UNKNOWN}/proxy/80/", headers={"Origin": origin})
+        envelope(reply, 403, "GENERAL::FORBIDDEN")
+    assert gw.request("GET", f"/v1/sandboxes/{UNKNOWN}/proxy/80/", headers={"Origin": "http://localhost:3000"}).status == 404
 
 
 def test_refuses_to_start_without_a_key(make_gateway):
