@@ -10,15 +10,22 @@ enum sandbox_state {
     SANDBOX_RUNNING,
     SANDBOX_PAUSED,
     SANDBOX_STOPPING,   /* removal is written, the engine is being asked */
-    SANDBOX_TERMINATED, /* ended by itself with status 0; kept until deleted or expired */
-    SANDBOX_FAILED,     /* ended by itself otherwise */
+    SANDBOX_TERMINATED, /* ended by itself with status 0, kept until deleted or expired; or removed */
+    SANDBOX_FAILED,     /* ended by itself otherwise, or never came up */
     SANDBOX_STATE_MAX_,
 };
 
 const char *sandbox_state_to_string(enum sandbox_state s); /* as on the wire: "Running" */
 int sandbox_state_parse(const char *s);                    /* exact; -1 when unknown */
 
-enum { SANDBOX_REASON = 64, SANDBOX_MESSAGE = 512, SANDBOX_TOKEN = 65, SANDBOX_PORTS = 128 };
+enum {
+    SANDBOX_REASON = 64,
+    SANDBOX_MESSAGE = 512,
+    SANDBOX_TOKEN = 65,
+    SANDBOX_PORTS = 128,
+    SANDBOX_LOGS_MAX = 64 << 10, /* bytes of output that are kept after the end */
+    SANDBOX_NO_EXIT_CODE = -1,
+};
 
 struct sandbox {
     char id[RUNTIME_ID];
@@ -27,8 +34,11 @@ struct sandbox {
     char message[SANDBOX_MESSAGE];
     int64_t transition_ms; /* wall */
     int64_t created_ms;
-    int64_t expires_ms;   /* 0 = never */
-    char *image;          /* owned strings; JSON where it says so */
+    int64_t expires_ms;           /* 0 = never */
+    int64_t ended_ms;             /* wall; 0: it exists */
+    int exit_code;                /* of its container; SANDBOX_NO_EXIT_CODE when none is known */
+    char snapshot_id[RUNTIME_ID]; /* what it was made from; "": from image */
+    char *image;          /* owned strings; JSON where it says so; "" when from a snapshot */
     char *entrypoint;     /* JSON array */
     char *metadata;       /* JSON object */
     char *extensions;     /* JSON object */
@@ -47,9 +57,12 @@ void sandbox_done(struct sandbox *sb); /* frees what it owns; safe on a zeroed o
 void sandbox_set_state(struct sandbox *sb, enum sandbox_state state, const char *reason,
                        const char *message, int64_t now_ms);
 
-/* Why and when a sandbox that is gone ended. */
+/* How and when a sandbox that is gone ended. */
 struct sandbox_end {
+    enum sandbox_state state; /* SANDBOX_TERMINATED or SANDBOX_FAILED */
     int64_t ended_ms;
+    int exit_code;
+    const char *logs; /* its last output, UTF-8; borrowed; NULL: none */
     char reason[SANDBOX_REASON];
     char message[SANDBOX_MESSAGE];
 };
@@ -62,3 +75,12 @@ struct sandbox_page {
 };
 void sandbox_page_done(struct sandbox_page *p);
 #define AUTO_PAGE __attribute__((cleanup(sandbox_page_done)))
+
+/* What a list shows. */
+struct sandbox_query {
+    const char *states;   /* JSON array of names, compared without case; NULL: any */
+    const char *metadata; /* JSON object of strings, all must match exactly; NULL: any */
+    bool with_ended;
+    int64_t offset;
+    int64_t limit;
+};

@@ -4,12 +4,18 @@
  * A container starts as
  *     execd --held --id=<sandbox id> --claim-sha256=<hex of SHA-256 of the claim secret's text>
  * and answers nothing but GET /ping and the claim until it is claimed. The claim is
- *     POST /internal/claim  {"secret","token","env","entrypoint","lineEndings","closedPorts"}
+ *     POST /internal/claim  {"secret","token","env","entrypoint","lineEndings","closedPorts",
+ *                            "mounts","lifecycle"}
  * 200 {"status":"claimed","pid":N}  the entrypoint runs
- * 400 the claim cannot be carried out (bad field, entrypoint not found); the agent ends
+ * 400 the claim cannot be carried out (bad field, entrypoint not found, a mount is not what it should
+ *     be, the preStart hook failed); the agent ends
  * 403 wrong secret; the agent ends with AGENT_EXIT_REFUSED
  * 409 already claimed
  * closedPorts true: /proxy/{port} of other ports needs the token as well (secure access).
+ * mounts: [{"path","dev","ino"}]: what stat(2) must say about the path before anything of the user
+ *     runs (design decision 19); dev and ino are decimal texts, for JSON numbers are too short.
+ * lifecycle: {"preStart":{"command":[...],"timeoutSeconds"},"periodic":[{"name","schedule",
+ *     "command":[...],"timeoutSeconds"}]} (contract/newest.md 3.5). The answer waits for preStart.
  * Once claimed every route but /ping needs the token in AGENT_TOKEN_HEADER. */
 #pragma once
 

@@ -153,12 +153,17 @@ int api_sandbox_list(void *app, struct http_req *rq, struct http_resp *rs, struc
     struct api *api = app;
     AUTO_PAGE struct sandbox_page page = { 0 };
     struct list_query q = { 0 };
+    struct sandbox_query find;
     int rc = take_query(rq, &q, e);
 
     AUTO_FREE char *states = q.states;
     AUTO_FREE char *metadata = q.metadata;
-    if (rc < 0 ||
-        lifecycle_list(api->lc, states, metadata, (q.page - 1) * q.size, q.size, &page, e) < 0)
+    if (rc < 0)
+        return -1;
+    find = (struct sandbox_query){
+        .states = states, .metadata = metadata, .offset = (q.page - 1) * q.size, .limit = q.size
+    };
+    if (lifecycle_list(api->lc, &find, &page, e) < 0)
         return -1;
     return api_reply(rs, 200, page_json(&page, &q), e);
 }

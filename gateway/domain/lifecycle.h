@@ -16,6 +16,7 @@ struct err;
 struct expiry;
 struct keyed_locks;
 struct places;
+struct sandbox_query;
 
 enum { LIFECYCLE_TIMEOUT_MIN_S = 60 };
 
@@ -58,9 +59,11 @@ int lifecycle_create(struct lifecycle *lc, const struct create_req *rq, struct s
                      struct err *e);
 /* DOCKER::SANDBOX_NOT_FOUND, saying when and why it ended where that is known. */
 int lifecycle_get(struct lifecycle *lc, const char *id, struct sandbox *out, struct err *e);
+/* The same for those that ended, too: ended_ms tells. */
+int lifecycle_find(struct lifecycle *lc, const char *id, struct sandbox *out, struct err *e);
 /* As sandbox_store_list. */
-int lifecycle_list(struct lifecycle *lc, const char *states, const char *metadata, int64_t offset,
-                   int64_t limit, struct sandbox_page *out, struct err *e);
+int lifecycle_list(struct lifecycle *lc, const struct sandbox_query *q, struct sandbox_page *out,
+                   struct err *e);
 int lifecycle_delete(struct lifecycle *lc, const char *id, struct err *e);
 int lifecycle_pause(struct lifecycle *lc, const char *id, struct err *e);
 int lifecycle_resume(struct lifecycle *lc, const char *id, struct err *e);

@@ -30,6 +30,21 @@ int runtime_claim(struct runtime *rt, const char *id, const struct runtime_place
     return rt->ops->claim(rt, id, place, claim, deadline_ms, e);
 }
 
+int runtime_pull(struct runtime *rt, const struct runtime_image *image, int wait_ms,
+                 char progress[RUNTIME_TEXT], struct err *e)
+{
+    if (!rt->ops->pull)
+        return err_set(e, ERRC_UNSUPPORTED, "the %s runtime cannot pull images", rt->ops->name);
+    return rt->ops->pull(rt, image, wait_ms, progress, e);
+}
+
+int runtime_stop(struct runtime *rt, const char *id, int grace_ms, struct err *e)
+{
+    if (!rt->ops->stop)
+        return unsupported(rt, "stop", e);
+    return rt->ops->stop(rt, id, grace_ms, e);
+}
+
 int runtime_remove(struct runtime *rt, const char *id, struct err *e)
 {
     if (!rt->ops->remove)
@@ -63,6 +78,89 @@ int runtime_list(struct runtime *rt, struct runtime_list *out, struct err *e)
     if (!rt->ops->list)
         return unsupported(rt, "list", e);
     return rt->ops->list(rt, out, e);
+}
+
+int runtime_watch(struct runtime *rt, runtime_event_fn fn, void *arg, struct err *e)
+{
+    if (!rt->ops->watch)
+        return err_set(e, ERRC_UNSUPPORTED, "the %s runtime has no events", rt->ops->name);
+    return rt->ops->watch(rt, fn, arg, e);
+}
+
+void runtime_unwatch(struct runtime *rt)
+{
+    if (rt->ops->unwatch)
+        rt->ops->unwatch(rt);
+}
+
+int runtime_logs(struct runtime *rt, const char *id, const struct runtime_log_query *q,
+                 struct buf *out, bool *cut, struct err *e)
+{
+    if (!rt->ops->logs)
+        return unsupported(rt, "read the output of", e);
+    return rt->ops->logs(rt, id, q, out, cut, e);
+}
+
+int runtime_describe(struct runtime *rt, const char *id, struct buf *out, struct err *e)
+{
+    if (!rt->ops->describe)
+        return unsupported(rt, "describe", e);
+    return rt->ops->describe(rt, id, out, e);
+}
+
+static int no_volumes(const struct runtime *rt, struct err *e)
+{
+    return err_api(e, ERRC_INVALID, "VOLUME::UNSUPPORTED_BACKEND",
+                   "the %s runtime has no named volumes", rt->ops->name);
+}
+
+int runtime_volume_get(struct runtime *rt, const char *name, struct runtime_volume *out,
+                       struct err *e)
+{
+    return rt->ops->volume_get ? rt->ops->volume_get(rt, name, out, e) : no_volumes(rt, e);
+}
+
+int runtime_volume_make(struct runtime *rt, const char *name, const char *sandbox_id, struct err *e)
+{
+    return rt->ops->volume_make ? rt->ops->volume_make(rt, name, sandbox_id, e) : no_volumes(rt, e);
+}
+
+int runtime_volume_remove(struct runtime *rt, const char *name, const char *sandbox_id,
+                          struct err *e)
+{
+    return rt->ops->volume_remove ? rt->ops->volume_remove(rt, name, sandbox_id, e)
+                                  : no_volumes(rt, e);
+}
+
+static int no_snapshots(const struct runtime *rt, struct err *e)
+{
+    return err_api(e, ERRC_CONFLICT, "SNAPSHOT::UNSUPPORTED_RUNTIME",
+                   "the %s runtime has no snapshots", rt->ops->name);
+}
+
+int runtime_snapshot_make(struct runtime *rt, const char *sandbox_id, const char *snapshot_id,
+                          int timeout_ms, int64_t *size_bytes, struct err *e)
+{
+    if (!rt->ops->snapshot_make)
+        return no_snapshots(rt, e);
+    return rt->ops->snapshot_make(rt, sandbox_id, snapshot_id, timeout_ms, size_bytes, e);
+}
+
+int runtime_snapshot_get(struct runtime *rt, const char *snapshot_id, struct err *e)
+{
+    return rt->ops->snapshot_get ? rt->ops->snapshot_get(rt, snapshot_id, e) : no_snapshots(rt, e);
+}
+
+int runtime_snapshot_remove(struct runtime *rt, const char *snapshot_id, struct err *e)
+{
+    return rt->ops->snapshot_remove ? rt->ops->snapshot_remove(rt, snapshot_id, e)
+                                    : no_snapshots(rt, e);
+}
+
+void runtime_metrics(struct runtime *rt, struct buf *out)
+{
+    if (rt->ops->metrics)
+        rt->ops->metrics(rt, out);
 }
 
 bool runtime_is_sandbox_address(struct runtime *rt, const char *addr)

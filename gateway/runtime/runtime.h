@@ -10,21 +10,47 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct buf;
 struct err;
 struct runtime;
 
-enum { RUNTIME_ID = 37, RUNTIME_ADDR = 64, RUNTIME_TEXT = 256 };
+enum {
+    RUNTIME_ID = 37,
+    RUNTIME_ADDR = 64,
+    RUNTIME_TEXT = 256,
+    RUNTIME_VOLUME = 256, /* a volume's name */
+    RUNTIME_PATH = 1024,  /* a path on the engine's host */
+    RUNTIME_GPUS_ALL = -1,
+};
 
-/* What to make. Strings are borrowed for the call. */
-struct runtime_spec {
-    const char *id;
-    const char *image;
+/* An image as a client names it. Strings are borrowed for the call. */
+struct runtime_image {
+    const char *ref;           /* NULL when snapshot_id is set */
+    const char *snapshot_id;   /* made by snapshot_make; NULL: ref */
     const char *registry_user; /* NULL: anonymous */
     const char *registry_password;
     const char *platform_os; /* NULL: the engine's own */
     const char *platform_arch;
-    int64_t memory_bytes;     /* 0: no limit */
-    int64_t nano_cpus;        /* 0: no limit */
+};
+
+/* A directory or file, or a named volume, at a path of the sandbox. */
+struct runtime_mount {
+    bool named; /* source is a volume's name; else a path on the engine's host, which exists */
+    const char *source;
+    const char *target; /* absolute */
+    bool read_only;
+};
+
+/* What to make. Strings are borrowed for the call. */
+struct runtime_spec {
+    const char *id;
+    struct runtime_image image;
+    int64_t memory_bytes; /* 0: no limit; swap is not added to it */
+    int64_t nano_cpus;    /* 0: no limit */
+    int64_t disk_bytes;   /* of the writable layer; 0: no limit */
+    int gpus;             /* 0: none; RUNTIME_GPUS_ALL */
+    const struct runtime_mount *mounts;
+    size_t n_mounts;
     const char *claim_sha256; /* 64 hex digits: common/agent/wire.h */
 };
 
@@ -58,6 +84,41 @@ struct runtime_list {
     size_t len;
 };
 
+/* News of the runtime about a sandbox of this instance. */
+enum runtime_event_kind {
+    RUNTIME_EVENT_STARTED,
+    RUNTIME_EVENT_PAUSED,
+    RUNTIME_EVENT_RESUMED,
+    RUNTIME_EVENT_OOM,   /* a process was killed for want of memory; the sandbox may live on */
+    RUNTIME_EVENT_ENDED, /* exit_code is set */
+    RUNTIME_EVENT_REMOVED,
+    RUNTIME_EVENT_SYNC, /* no id: the stream runs (again), something may have been missed */
+    RUNTIME_EVENT_LOST, /* no id: the stream broke; it is being opened again */
+};
+
+struct runtime_event {
+    enum runtime_event_kind kind;
+    char id[RUNTIME_ID];
+    int64_t at_ms; /* wall, the runtime's clock */
+    int exit_code;
+};
+
+/* Called in a thread of the runtime, one event at a time; must not block for long. */
+typedef void (*runtime_event_fn)(void *arg, const struct runtime_event *ev);
+
+struct runtime_log_query {
+    int tail;         /* lines from the end; 0: all */
+    int64_t since_ms; /* wall; 0: from the beginning */
+    bool timestamps;  /* each line begins with its RFC 3339 time and a space */
+};
+
+struct runtime_volume {
+    char driver[64];
+    char path[RUNTIME_PATH];   /* its directory on the engine's host; "" when the driver has none */
+    char made_for[RUNTIME_ID]; /* the sandbox whose create made it; "": somebody else did */
+    bool internal;             /* part of the server itself (agent): no sandbox may mount it */
+};
+
 /* One const instance per backend, listed in registry.c. A NULL verb means "this backend cannot":
  * the wrappers below answer ERRC_UNSUPPORTED. */
 struct runtime_ops {
@@ -67,10 +128,19 @@ struct runtime_ops {
      * engine stays the same: call it at start and before every sweep. start_held does it too when
      * something is missing. */
     int (*prepare)(struct runtime *rt, struct err *e);
+    /* Gets image onto the engine: starts the pull or joins the one that runs, and waits up to
+     * wait_ms. A pull has a thread and a time budget of its own and goes on when nobody waits.
+     * 0: it is there. 1: still being pulled, progress says how far. -1 with
+     * DOCKER::SANDBOX_IMAGE_PULL_FAILED, or ERRC_BUSY when too many pulls run. Looks at the engine
+     * first: an image that is there and fits the platform is not pulled. */
+    int (*pull)(struct runtime *rt, const struct runtime_image *image, int wait_ms,
+                char progress[RUNTIME_TEXT], struct err *e);
     /* Makes and starts a held sandbox and tells where it is. Not idempotent: the id must be new.
-     * May pull the image first. On failure nothing of it is left, or what is left carries the
-     * id so that remove finds it. Errors carry the contract's codes (lifecycle.md 1.6):
-     * image cannot be had: DOCKER::SANDBOX_IMAGE_PULL_FAILED; else DOCKER::SANDBOX_START_FAILED. */
+     * Never pulls: ERRC_NOT_FOUND when the image is not there (with snapshot_id:
+     * SNAPSHOT::INVALID_RESTORE_CONFIG and ERRC_CONFLICT). On failure nothing of it is left, or
+     * what is left carries the id so that remove finds it. Other errors carry the contract's codes
+     * (lifecycle.md 1.6): DOCKER::SANDBOX_START_FAILED, SANDBOX::INVALID_PARAMETER (ERRC_INVALID)
+     * for what the client can put right. */
     int (*start_held)(struct runtime *rt, const struct runtime_spec *spec,
                       struct runtime_place *place, struct err *e);
     /* Waits until the agent answers and hands it the claim (common/agent/wire.h), within
@@ -79,6 +149,8 @@ struct runtime_ops {
      * became of a sandbox that ended meanwhile. */
     int (*claim)(struct runtime *rt, const char *id, const struct runtime_place *place,
                  const json_t *claim, int deadline_ms, struct err *e);
+    /* Ends it gracefully: TERM, up to grace_ms, KILL. 0 also when it does not run or is gone. */
+    int (*stop)(struct runtime *rt, const char *id, int grace_ms, struct err *e);
     /* Ends and removes the sandbox and all that belongs to it. Idempotent: 0 when it is gone. */
     int (*remove)(struct runtime *rt, const char *id, struct err *e);
     /* ERRC_CONFLICT when the sandbox is not running / not paused; ERRC_NOT_FOUND when gone. */
@@ -89,6 +161,39 @@ struct runtime_ops {
     /* All of this instance, whatever their state. The caller frees with runtime_list_free.
      * Cheap: oom_killed and ended_ms of ended ones are filled by status only. */
     int (*list)(struct runtime *rt, struct runtime_list *out, struct err *e);
+    /* Reports what happens to sandboxes from now on, beginning with RUNTIME_EVENT_SYNC, and
+     * reconnects by itself. Once per runtime, before close; unwatch returns when fn runs no more. */
+    int (*watch)(struct runtime *rt, runtime_event_fn fn, void *arg, struct err *e);
+    void (*unwatch)(struct runtime *rt);
+
+    /* Appends the sandbox's output (stdout and stderr as they came), valid UTF-8, as far as it fits:
+     * *cut when its beginning was left out. Works on ended ones. ERRC_NOT_FOUND when gone. */
+    int (*logs)(struct runtime *rt, const char *id, const struct runtime_log_query *q,
+                struct buf *out, bool *cut, struct err *e);
+    /* Appends "name: value" lines about the sandbox for a person: image, state, limits, networks,
+     * ports, mounts. Nothing secret. */
+    int (*describe)(struct runtime *rt, const char *id, struct buf *out, struct err *e);
+
+    /* Named volumes. get: ERRC_NOT_FOUND when there is none. make: labelled as made for the
+     * sandbox; 0 also when it exists (get tells for whom it was made). remove: only when it was
+     * made for this sandbox; 0 also when it was not or is gone; ERRC_CONFLICT while in use. */
+    int (*volume_get)(struct runtime *rt, const char *name, struct runtime_volume *out,
+                      struct err *e);
+    int (*volume_make)(struct runtime *rt, const char *name, const char *sandbox_id, struct err *e);
+    int (*volume_remove)(struct runtime *rt, const char *name, const char *sandbox_id,
+                         struct err *e);
+
+    /* Snapshots of a sandbox's files, without volumes, labels, token or environment of the sandbox.
+     * make freezes it meanwhile (paused ones stay so); within timeout_ms; *size_bytes is what it
+     * adds to the image. Making it again with the same id is allowed after a crash.
+     * get: ERRC_NOT_FOUND. remove: 0 when gone, ERRC_CONFLICT while a container uses it. */
+    int (*snapshot_make)(struct runtime *rt, const char *sandbox_id, const char *snapshot_id,
+                         int timeout_ms, int64_t *size_bytes, struct err *e);
+    int (*snapshot_get)(struct runtime *rt, const char *snapshot_id, struct err *e);
+    int (*snapshot_remove)(struct runtime *rt, const char *snapshot_id, struct err *e);
+
+    /* Appends counters in Prometheus text. */
+    void (*metrics)(struct runtime *rt, struct buf *out);
     /* True when addr (text form) belongs to the network of the sandboxes. Never blocks. */
     bool (*is_sandbox_address)(struct runtime *rt, const char *addr);
     /* Frees. Sandboxes keep running; without any, what was prepared for them is removed. */
@@ -105,11 +210,30 @@ int runtime_start_held(struct runtime *rt, const struct runtime_spec *spec,
                        struct runtime_place *place, struct err *e);
 int runtime_claim(struct runtime *rt, const char *id, const struct runtime_place *place,
                   const json_t *claim, int deadline_ms, struct err *e);
+int runtime_pull(struct runtime *rt, const struct runtime_image *image, int wait_ms,
+                 char progress[RUNTIME_TEXT], struct err *e);
+int runtime_stop(struct runtime *rt, const char *id, int grace_ms, struct err *e);
 int runtime_remove(struct runtime *rt, const char *id, struct err *e);
 int runtime_pause(struct runtime *rt, const char *id, struct err *e);
 int runtime_resume(struct runtime *rt, const char *id, struct err *e);
 int runtime_status(struct runtime *rt, const char *id, struct runtime_status *out, struct err *e);
 int runtime_list(struct runtime *rt, struct runtime_list *out, struct err *e);
+int runtime_watch(struct runtime *rt, runtime_event_fn fn, void *arg, struct err *e);
+void runtime_unwatch(struct runtime *rt); /* safe without watch */
+int runtime_logs(struct runtime *rt, const char *id, const struct runtime_log_query *q,
+                 struct buf *out, bool *cut, struct err *e);
+int runtime_describe(struct runtime *rt, const char *id, struct buf *out, struct err *e);
+int runtime_volume_get(struct runtime *rt, const char *name, struct runtime_volume *out,
+                       struct err *e);
+int runtime_volume_make(struct runtime *rt, const char *name, const char *sandbox_id,
+                        struct err *e);
+int runtime_volume_remove(struct runtime *rt, const char *name, const char *sandbox_id,
+                          struct err *e);
+int runtime_snapshot_make(struct runtime *rt, const char *sandbox_id, const char *snapshot_id,
+                          int timeout_ms, int64_t *size_bytes, struct err *e);
+int runtime_snapshot_get(struct runtime *rt, const char *snapshot_id, struct err *e);
+int runtime_snapshot_remove(struct runtime *rt, const char *snapshot_id, struct err *e);
+void runtime_metrics(struct runtime *rt, struct buf *out);
 bool runtime_is_sandbox_address(struct runtime *rt, const char *addr);
 void runtime_close(struct runtime *rt); /* takes NULL */
 void runtime_list_free(struct runtime_list *l);
@@ -128,10 +252,12 @@ struct runtime_config {
     const char *docker_runtime;           /* "runsc", ...; NULL: engine default */
     bool no_new_privileges;
     bool read_only_root;
-    bool keep_host_open;   /* true: no nft rules are set (tests; a firewall of the operator) */
-    int pids_limit;        /* 0: none */
-    const char *agent_dir; /* directory with a development agent; NULL: the embedded one */
-    const void *agent;     /* the embedded execd */
+    bool keep_host_open;      /* true: no nft rules are set (tests; a firewall of the operator) */
+    int pids_limit;           /* 0: none */
+    int log_max_mb;           /* output kept per sandbox by the engine */
+    const char *const *binds; /* "source:target[:ro]" for every sandbox; NULL-terminated */
+    const char *agent_dir;    /* directory with a development agent; NULL: the embedded one */
+    const void *agent;        /* the embedded execd */
     size_t agent_len;
     bool (*crash)(const char *step); /* test hook called at each step; NULL: none */
 };

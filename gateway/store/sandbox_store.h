@@ -12,28 +12,38 @@ struct err;
 
 /* ERRC_CONFLICT when the id exists. */
 int sandbox_store_insert(struct db *db, const struct sandbox *sb, struct err *e);
-/* ERRC_NOT_FOUND when there is no such row; *out untouched then. */
+/* Of those that exist. ERRC_NOT_FOUND when there is no such row; *out untouched then. */
 int sandbox_store_get(struct db *db, const char *id, struct sandbox *out, struct err *e);
-/* Writes state, reason, message and transition time, but only while the row is in state `from`:
+/* The same with those that ended. */
+int sandbox_store_find(struct db *db, const char *id, struct sandbox *out, struct err *e);
+/* Writes state, reason, message, transition time and exit code, and an event; but only while the row is in state `from`:
  * ERRC_CONFLICT when it is in another, ERRC_NOT_FOUND when it is gone. */
 int sandbox_store_transition(struct db *db, const struct sandbox *sb, enum sandbox_state from,
                              struct err *e);
 /* As transition from SANDBOX_PENDING, and stores the place. */
 int sandbox_store_started(struct db *db, const struct sandbox *sb, struct err *e);
+/* Changes the words of a record that is still SANDBOX_PENDING, without an event; ERRC_NOT_FOUND when
+ * it is not. */
+int sandbox_store_progress(struct db *db, const char *id, const char *reason, const char *message,
+                           struct err *e);
+/* A new address of a running sandbox. */
+int sandbox_store_moved(struct db *db, const char *id, const struct runtime_place *place,
+                        struct err *e);
 int sandbox_store_set_expiry(struct db *db, const char *id, int64_t expires_ms, struct err *e);
 int sandbox_store_set_metadata(struct db *db, const char *id, const char *json, struct err *e);
-/* Removes the row and, unless end is NULL, remembers how it ended; one transaction. 0 also when
- * there is no row. */
-int sandbox_store_remove(struct db *db, const char *id, const struct sandbox_end *end,
-                         struct err *e);
-/* ERRC_NOT_FOUND when nothing is known. */
-int sandbox_store_ended(struct db *db, const char *id, struct sandbox_end *out, struct err *e);
+/* Turns the record into that of a sandbox that ended: what is secret in it goes. One transaction,
+ * with an event. 0 also when there is no such record. */
+int sandbox_store_end(struct db *db, const char *id, const struct sandbox_end *end, struct err *e);
+/* Removes the row with all that belongs to it; 0 also when there is none. */
+int sandbox_store_remove(struct db *db, const char *id, struct err *e);
+/* The last output of a sandbox that ended, "" when there is none; the caller frees. */
+int sandbox_store_logs(struct db *db, const char *id, char **out, struct err *e);
+/* Removes the rows of those that ended before. */
 int sandbox_store_forget_ended(struct db *db, int64_t before_ms, struct err *e);
 
-/* Newest first. states and metadata are JSON texts (array of names, compared without case; object
- * of strings, all must match exactly) or NULL. */
-int sandbox_store_list(struct db *db, const char *states, const char *metadata, int64_t offset,
-                       int64_t limit, struct sandbox_page *out, struct err *e);
+/* Newest first. */
+int sandbox_store_list(struct db *db, const struct sandbox_query *q, struct sandbox_page *out,
+                       struct err *e);
 
 /* Ids only, up to max, of rows in the given state or (state < 0) all. The caller frees *ids. */
 struct sandbox_ids {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { FAKE_VERBS = 16 };
+enum { FAKE_VERBS = 32 };
 
 struct verb {
     const char *name;

@@ -8,7 +8,6 @@
 #include "gateway/runtime/docker/inspect.h"
 #include "gateway/runtime/docker/names.h"
 #include "gateway/runtime/docker/network.h"
-#include "gateway/runtime/docker/pull.h"
 
 #include <string.h>
 
@@ -29,7 +28,6 @@ enum {
 /* What a refusal asks for. */
 enum fault {
     FAULT_NONE,
-    FAULT_IMAGE,  /* the image is not there */
     FAULT_PARTS,  /* network or agent volume were removed under us */
     FAULT_CHANCE, /* may work a second time */
     FAULT_FINAL,
@@ -121,10 +119,10 @@ static json_t *make_host(const struct start *s)
 static json_t *make_body(const struct start *s)
 {
     return json_pack("{s:s, s:[s], s:[s, s+, s+], s:{s:{}}, s:{s:[s]}, s:o, s:o}", "Image",
-                     s->spec->image, "Entrypoint", AGENT_PATH, "Cmd", AGENT_ARG_HELD, AGENT_ARG_ID,
-                     s->spec->id, AGENT_ARG_CLAIM_SHA256, s->spec->claim_sha256, "ExposedPorts",
-                     AGENT_PORT_TEXT, "Healthcheck", "Test", "NONE", "Labels", make_labels(s),
-                     "HostConfig", make_host(s));
+                     s->spec->image.ref, "Entrypoint", AGENT_PATH, "Cmd", AGENT_ARG_HELD,
+                     AGENT_ARG_ID, s->spec->id, AGENT_ARG_CLAIM_SHA256, s->spec->claim_sha256,
+                     "ExposedPorts", AGENT_PORT_TEXT, "Healthcheck", "Test", "NONE", "Labels",
+                     make_labels(s), "HostConfig", make_host(s));
 }
 
 static int create_path(const struct runtime_spec *spec, struct buf *out)
@@ -133,9 +131,10 @@ static int create_path(const struct runtime_spec *spec, struct buf *out)
 
     if (buf_printf(out, "/containers/create?name=" SANDBOX_NAME "%s", spec->id) < 0)
         return -1;
-    if (!spec->platform_os || !spec->platform_arch)
+    if (!spec->image.platform_os || !spec->image.platform_arch)
         return 0;
-    (void)snprintf(platform, sizeof(platform), "%s/%s", spec->platform_os, spec->platform_arch);
+    (void)snprintf(platform, sizeof(platform), "%s/%s", spec->image.platform_os,
+                   spec->image.platform_arch);
     return engine_query(out, "platform", platform);
 }
 
@@ -172,8 +171,10 @@ static enum fault judge(const struct engine_reply *r, bool creating, struct err 
     (void)err_api(e, ERRC_INTERNAL, START_FAILED, "the sandbox could not be started: %s", text);
     if (is_missing_part(text))
         return FAULT_PARTS;
-    if (creating && r->status == 404)
-        return FAULT_IMAGE;
+    if (creating && r->status == 404) {
+        (void)err_api(e, ERRC_NOT_FOUND, "DOCKER::SANDBOX_IMAGE_PULL_FAILED", "%s", text);
+        return FAULT_FINAL;
+    }
     if (creating && r->status == 409) {
         (void)err_api(e, ERRC_CONFLICT, START_FAILED, "the sandbox exists already: %s", text);
         return FAULT_FINAL;
@@ -253,23 +254,9 @@ static int call_inspect(struct start *s, struct runtime_place *place, struct err
     return 0;
 }
 
-/* Create, with the image pulled when the engine lacks it. */
-static enum fault make(struct start *s, struct err *e)
-{
-    enum fault f = call_create(s, e);
-
-    if (f != FAULT_IMAGE)
-        return f;
-    if (pulls_get(s->d->pulls, s->d->engine, s->spec, e) < 0)
-        return FAULT_FINAL;
-    crash_step(&s->d->cfg, "create.pulled");
-    f = call_create(s, e);
-    return f == FAULT_IMAGE ? FAULT_FINAL : f;
-}
-
 static enum fault run(struct start *s, struct runtime_place *place, struct err *e)
 {
-    enum fault f = make(s, e);
+    enum fault f = call_create(s, e);
 
     if (f != FAULT_NONE)
         return f;

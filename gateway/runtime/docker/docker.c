@@ -110,6 +110,16 @@ int docker_remove_within(struct docker *d, const char *id, int timeout_ms, struc
     return 0;
 }
 
+static int docker_pull(struct runtime *rt, const struct runtime_image *image, int wait_ms,
+                       char progress[RUNTIME_TEXT], struct err *e)
+{
+    struct docker *d = docker_of(rt);
+
+    (void)wait_ms;
+    progress[0] = '\0';
+    return pulls_get(d->pulls, d->engine, image, e);
+}
+
 static int docker_remove(struct runtime *rt, const char *id, struct err *e)
 {
     return docker_remove_within(docker_of(rt), id, REMOVE_MS, e);
@@ -359,6 +369,7 @@ static const struct runtime_ops docker_ops = {
     .prepare = docker_prepare,
     .start_held = docker_start_held,
     .claim = docker_claim,
+    .pull = docker_pull,
     .remove = docker_remove,
     .pause = docker_pause,
     .resume = docker_resume,

@@ -105,17 +105,17 @@ static void registry_of(const char *name, char out[PULL_REF])
                    host ? name : "https://index.docker.io/v1/");
 }
 
-static int make_auth(const struct runtime_spec *spec, const struct pull_ref *ref, struct buf *out)
+static int make_auth(const struct runtime_image *image, const struct pull_ref *ref, struct buf *out)
 {
     char registry[PULL_REF];
     json_auto_t *v = NULL;
     AUTO_FREE char *text = NULL;
 
-    if (!spec->registry_user)
+    if (!image->registry_user)
         return 0;
     registry_of(ref->name, registry);
-    v = json_pack("{s:s, s:s, s:s}", "username", spec->registry_user, "password",
-                  spec->registry_password ? spec->registry_password : "", "serveraddress",
+    v = json_pack("{s:s, s:s, s:s}", "username", image->registry_user, "password",
+                  image->registry_password ? image->registry_password : "", "serveraddress",
                   registry);
     text = v ? json_dumps(v, JSON_COMPACT) : NULL;
     return text ? base64url(text, strlen(text), out) : -1;
@@ -132,28 +132,28 @@ static void auto_progress(struct progress *p)
     progress_free(p);
 }
 
-static int failed(const struct runtime_spec *spec, const char *why, struct err *e)
+static int failed(const struct runtime_image *image, const char *why, struct err *e)
 {
     return err_api(e, ERRC_INTERNAL, PULL_FAILED,
                    "image %.200s is not on the engine and could not be pulled: %.200s; check its "
                    "name, the registry and the credentials, or load it with docker pull",
-                   spec->image, why);
+                   image->ref, why);
 }
 
-static int make_path(const struct runtime_spec *spec, const struct pull_ref *ref, struct buf *out)
+static int make_path(const struct runtime_image *image, const struct pull_ref *ref, struct buf *out)
 {
     char platform[64];
 
     if (buf_puts(out, "/images/create") < 0 || engine_query(out, "fromImage", ref->name) < 0 ||
         engine_query(out, "tag", ref->tag) < 0)
         return -1;
-    if (!spec->platform_os || !spec->platform_arch)
+    if (!image->platform_os || !image->platform_arch)
         return 0;
-    (void)snprintf(platform, sizeof(platform), "%s/%s", spec->platform_os, spec->platform_arch);
+    (void)snprintf(platform, sizeof(platform), "%s/%s", image->platform_os, image->platform_arch);
     return engine_query(out, "platform", platform);
 }
 
-static int perform(struct pulls *ps, struct engine *en, const struct runtime_spec *spec,
+static int perform(struct pulls *ps, struct engine *en, const struct runtime_image *image,
                    struct err *e)
 {
     AUTO_BUF struct buf path = BUF_INIT(4 * PULL_REF);
@@ -165,34 +165,34 @@ static int perform(struct pulls *ps, struct engine *en, const struct runtime_spe
     char text[PROGRESS_TEXT];
 
     progress_init(&p);
-    if (pull_split(spec->image, &ref) < 0)
-        return failed(spec, "an image id cannot be pulled", e);
-    if (make_path(spec, &ref, &path) < 0 || make_auth(spec, &ref, &auth) < 0)
-        return failed(spec, "the reference or the credentials are too long", e);
+    if (pull_split(image->ref, &ref) < 0)
+        return failed(image, "an image id cannot be pulled", e);
+    if (make_path(image, &ref, &path) < 0 || make_auth(image, &ref, &auth) < 0)
+        return failed(image, "the reference or the credentials are too long", e);
     c.path = path.data;
     c.registry_auth = auth.data;
     c.sink_arg = &p;
-    log_info("pulling image", LOG_S("image", spec->image));
+    log_info("pulling image", LOG_S("image", image->ref));
     if (engine_send(en, &c, &r, e) < 0) {
         if (e && e->code == ERRC_TIMEOUT && p.status[0])
-            return failed(spec, p.status, e); /* how far it came */
-        return err_wrap(e, "pull image %.200s", spec->image);
+            return failed(image, p.status, e); /* how far it came */
+        return err_wrap(e, "pull image %.200s", image->ref);
     }
     progress_end(&p);
     if (r.status != 200)
-        return failed(spec, engine_text(&r, text, sizeof(text)), e);
+        return failed(image, engine_text(&r, text, sizeof(text)), e);
     if (p.error[0])
-        return failed(spec, p.error, e);
+        return failed(image, p.error, e);
     return 0;
 }
 
 /* ---- sharing ---- */
 
 /* Who may share: same image, platform and credentials, as one hash (no secret is kept). */
-static int make_key(const struct runtime_spec *spec, char out[RAND_SECRET_TEXT])
+static int make_key(const struct runtime_image *image, char out[RAND_SECRET_TEXT])
 {
-    const char *const parts[] = { spec->image, spec->platform_os, spec->platform_arch,
-                                  spec->registry_user, spec->registry_password };
+    const char *const parts[] = { image->ref, image->platform_os, image->platform_arch,
+                                  image->registry_user, image->registry_password };
     AUTO_BUF struct buf b = BUF_INIT(64 << 10);
     size_t i;
 
@@ -239,7 +239,7 @@ static void leave(struct pulls *ps, struct pull *p)
     free(p);
 }
 
-int pulls_get(struct pulls *ps, struct engine *en, const struct runtime_spec *spec, struct err *e)
+int pulls_get(struct pulls *ps, struct engine *en, const struct runtime_image *image, struct err *e)
 {
     char key[RAND_SECRET_TEXT];
     struct err mine_err = { 0 };
@@ -247,13 +247,13 @@ int pulls_get(struct pulls *ps, struct engine *en, const struct runtime_spec *sp
     bool mine;
     int rc = 0;
 
-    if (make_key(spec, key) < 0)
+    if (make_key(image, key) < 0)
         return err_set(e, ERRC_INVALID, "the image reference or its credentials are too long");
     p = join(ps, key, &mine);
     if (!p)
         return err_nomem(e);
     if (mine)
-        rc = perform(ps, en, spec, &mine_err);
+        rc = perform(ps, en, image, &mine_err);
 
     AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&ps->guard);
     if (mine) {

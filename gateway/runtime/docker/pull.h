@@ -9,9 +9,10 @@ struct pulls;
 struct pulls *pulls_new(int timeout_ms); /* NULL: out of memory */
 void pulls_free(struct pulls *ps);       /* no pull may run any more; takes NULL */
 
-/* Blocks until spec->image is on the engine. Callers share a pull only when image, platform and
+/* Blocks until image->ref is on the engine. Callers share a pull only when image, platform and
  * credentials are the same. -1: DOCKER::SANDBOX_IMAGE_PULL_FAILED with the engine's words. */
-int pulls_get(struct pulls *ps, struct engine *en, const struct runtime_spec *spec, struct err *e);
+int pulls_get(struct pulls *ps, struct engine *en, const struct runtime_image *image,
+              struct err *e);
 
 enum { PULL_REF = 512 };
 struct pull_ref {

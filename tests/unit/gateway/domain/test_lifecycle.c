@@ -92,7 +92,7 @@ static int64_t records(struct world *w)
     struct sandbox_page p;
     int64_t total;
 
-    assert_int_equal(lifecycle_list(&w->lc, NULL, NULL, 0, 100, &p, NULL), 0);
+    assert_int_equal(lifecycle_list(&w->lc, &(struct sandbox_query){ .limit = 100 }, &p, NULL), 0);
     total = p.total;
     sandbox_page_done(&p);
     return total;
@@ -387,17 +387,29 @@ static void list_filters_and_pages_newest_first(void **state)
         assert_int_equal(create(w, 0, &sb[i], &e), 0); /* same millisecond: order of creation */
     }
     assert_int_equal(lifecycle_pause(&w->lc, sb[1].id, &e), 0);
-    assert_int_equal(lifecycle_list(&w->lc, "[\"running\",\"nonsense\"]", NULL, 0, 10, &p, &e), 0);
+    assert_int_equal(lifecycle_list(&w->lc,
+                                    &(struct sandbox_query){ .states = "[\"running\",\"nonsense\"]",
+                                                             .limit = 10 },
+                                    &p, &e),
+                     0);
     assert_int_equal(p.total, 2);
     assert_string_equal(p.items[0].id, sb[2].id);
     assert_string_equal(p.items[1].id, sb[0].id);
     sandbox_page_done(&p);
-    assert_int_equal(lifecycle_list(&w->lc, NULL, "{\"app\":\"demo\"}", 1, 1, &p, &e), 0);
+    assert_int_equal(lifecycle_list(&w->lc,
+                                    &(struct sandbox_query){
+                                        .metadata = "{\"app\":\"demo\"}", .offset = 1, .limit = 1 },
+                                    &p, &e),
+                     0);
     assert_int_equal(p.total, 3);
     assert_int_equal(p.len, 1);
     assert_string_equal(p.items[0].id, sb[1].id);
     sandbox_page_done(&p);
-    assert_int_equal(lifecycle_list(&w->lc, NULL, "{\"app\":\"other\"}", 0, 10, &p, &e), 0);
+    assert_int_equal(
+        lifecycle_list(&w->lc,
+                       &(struct sandbox_query){ .metadata = "{\"app\":\"other\"}", .limit = 10 },
+                       &p, &e),
+        0);
     assert_int_equal(p.total, 0);
     sandbox_page_done(&p);
     for (i = 0; i < 3; i++)

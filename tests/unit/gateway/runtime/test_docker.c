@@ -64,7 +64,7 @@ static int tear_down(void **state)
 static int start_as(struct fixture *x, const char *id, const char *image, struct err *e)
 {
     const struct runtime_spec spec = { .id = id,
-                                       .image = image,
+                                       .image.ref = image,
                                        .memory_bytes = 64 << 20,
                                        .nano_cpus = 500000000,
                                        .claim_sha256 = HASH };
@@ -211,7 +211,7 @@ static void the_seccomp_profile_is_read_and_sent(void **state)
 static void unlimited_means_absent(void **state)
 {
     struct fixture *x = *state;
-    const struct runtime_spec spec = { .id = ID, .image = "img:1", .claim_sha256 = HASH };
+    const struct runtime_spec spec = { .id = ID, .image.ref = "img:1", .claim_sha256 = HASH };
     char body[8192];
 
     assert_int_equal(runtime_start_held(x->rt, &spec, &x->place, &x->e), 0);
@@ -224,11 +224,11 @@ static void the_platform_is_part_of_create_and_pull(void **state)
 {
     struct fixture *x = *state;
     const struct runtime_spec spec = { .id = ID,
-                                       .image = "new:2",
-                                       .platform_os = "linux",
-                                       .platform_arch = "arm64",
-                                       .registry_user = "u",
-                                       .registry_password = "p",
+                                       .image.ref = "new:2",
+                                       .image.platform_os = "linux",
+                                       .image.platform_arch = "arm64",
+                                       .image.registry_user = "u",
+                                       .image.registry_password = "p",
                                        .claim_sha256 = HASH };
 
     assert_int_equal(runtime_start_held(x->rt, &spec, &x->place, &x->e), 0);
@@ -486,7 +486,7 @@ struct creator {
 static void *create_one(void *arg)
 {
     struct creator *c = arg;
-    const struct runtime_spec spec = { .id = c->id, .image = "new:1", .claim_sha256 = HASH };
+    const struct runtime_spec spec = { .id = c->id, .image.ref = "new:1", .claim_sha256 = HASH };
     struct runtime_place place;
 
     c->rc = runtime_start_held(c->x->rt, &spec, &place, &c->e);

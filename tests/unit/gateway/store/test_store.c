@@ -40,8 +40,8 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    static const char *const names[] = { "s.db", "s.db-wal", "s.db-shm", "s.db.lock",
-                                         "s.db.before-0002" };
+    static const char *const names[] = { "s.db",      "s.db-wal",         "s.db-shm",
+                                         "s.db.lock", "s.db.before-0002", "s.db.before-0003" };
     struct world *w = *state;
     char path[200];
     size_t i;
@@ -203,7 +203,7 @@ static void concurrent_writers_lose_nothing(void **state)
         assert_int_equal(pthread_join(th[i], NULL), 0);
         assert_int_equal(wr[i].failed, 0);
     }
-    assert_int_equal(sandbox_store_list(w->db, NULL, NULL, 0, 1, &p, NULL), 0);
+    assert_int_equal(sandbox_store_list(w->db, &(struct sandbox_query){ .limit = 1 }, &p, NULL), 0);
     assert_int_equal(p.total, WRITERS * WRITES);
     sandbox_page_done(&p);
 }
@@ -286,19 +286,35 @@ static void an_end_is_remembered_and_forgotten(void **state)
 {
     struct world *w = *state;
     struct sandbox sb = record("a");
-    struct sandbox_end end = { .ended_ms = 50, .reason = "EXPIRED", .message = "m" };
-    struct sandbox_end got;
+    struct sandbox_end end = { .state = SANDBOX_TERMINATED,
+                               .ended_ms = 50,
+                               .exit_code = 3,
+                               .logs = "last words",
+                               .reason = "EXPIRED",
+                               .message = "m" };
+    struct sandbox got;
+    char *logs = NULL;
     struct err e;
 
     assert_int_equal(sandbox_store_insert(w->db, &sb, &e), 0);
-    assert_int_equal(sandbox_store_remove(w->db, "a", &end, &e), 0);
-    assert_int_equal(sandbox_store_remove(w->db, "a", &end, &e), 0);
-    assert_int_equal(sandbox_store_ended(w->db, "a", &got, &e), 0);
+    assert_int_equal(sandbox_store_end(w->db, "a", &end, &e), 0);
+    assert_int_equal(sandbox_store_end(w->db, "a", &end, &e), 0);
+    assert_int_equal(sandbox_store_get(w->db, "a", &got, &e), -1);
+    assert_int_equal(e.code, ERRC_NOT_FOUND);
+    assert_int_equal(sandbox_store_find(w->db, "a", &got, &e), 0);
     assert_string_equal(got.reason, "EXPIRED");
+    assert_int_equal(got.exit_code, 3);
+    assert_string_equal(got.token, "");
+    assert_string_equal(got.image, "img");
+    sandbox_done(&got);
+    assert_int_equal(sandbox_store_logs(w->db, "a", &logs, &e), 0);
+    assert_string_equal(logs, "last words");
+    free(logs);
     assert_int_equal(sandbox_store_forget_ended(w->db, 50, &e), 0);
-    assert_int_equal(sandbox_store_ended(w->db, "a", &got, &e), 0);
+    assert_int_equal(sandbox_store_find(w->db, "a", &got, &e), 0);
+    sandbox_done(&got);
     assert_int_equal(sandbox_store_forget_ended(w->db, 51, &e), 0);
-    assert_int_equal(sandbox_store_ended(w->db, "a", &got, &e), -1);
+    assert_int_equal(sandbox_store_find(w->db, "a", &got, &e), -1);
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -1,0 +1,35 @@
+/* Shared by the files of the state machine: lifecycle.c (reading, the store and the places in step),
+ * create.c, removal.c, change.c, settle.c. */
+#pragma once
+#include "gateway/domain/lifecycle.h"
+
+#define LIFECYCLE_NOT_FOUND "DOCKER::SANDBOX_NOT_FOUND"
+
+/* -1 with LIFECYCLE_NOT_FOUND, saying when and why it ended where that is known. */
+int lifecycle_not_found(struct lifecycle *lc, const char *id, struct err *e);
+
+/* Tells the places. Out of memory leaves the place unknown: requests to it fail, nothing else. */
+void lifecycle_show(struct lifecycle *lc, const struct sandbox *sb);
+/* The record leaves state `from`: store, then places. */
+int lifecycle_transition(struct lifecycle *lc, const struct sandbox *sb, enum sandbox_state from,
+                         struct err *e);
+/* The sandbox is gone: its record becomes the record of its end. */
+int lifecycle_bury(struct lifecycle *lc, const char *id, const struct sandbox_end *end,
+                   struct err *e);
+
+/* Pause and resume: the same steps with other words. */
+struct freeze {
+    enum sandbox_state from;
+    enum sandbox_state to;
+    int (*act)(struct runtime *rt, const char *id, struct err *e);
+    const char *wrong_state;
+    const char *failed;
+    const char *reason;
+    const char *message;
+};
+extern const struct freeze lifecycle_pausing;
+extern const struct freeze lifecycle_resuming;
+
+/* Steps 2 and 3 of a removal whose intent (SANDBOX_STOPPING) is in the store. Caller holds the id's
+ * lock. */
+int lifecycle_finish_removal(struct lifecycle *lc, const struct sandbox *sb, struct err *e);
