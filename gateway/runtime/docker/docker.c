@@ -9,6 +9,7 @@
 #include "gateway/runtime/agent.h"
 #include "gateway/runtime/docker/container.h"
 #include "gateway/runtime/docker/engine.h"
+#include "gateway/runtime/docker/events.h"
 #include "gateway/runtime/docker/inject.h"
 #include "gateway/runtime/docker/inspect.h"
 #include "gateway/runtime/docker/names.h"
@@ -355,6 +356,7 @@ static void docker_close(struct runtime *rt)
 {
     struct docker *d = docker_of(rt);
 
+    docker_unwatch(rt);
     tidy(d);
     pulls_free(d->pulls);
     network_free(d->network);
@@ -375,6 +377,8 @@ static const struct runtime_ops docker_ops = {
     .resume = docker_resume,
     .status = docker_status,
     .list = docker_list,
+    .watch = docker_watch,
+    .unwatch = docker_unwatch,
     .is_sandbox_address = docker_is_sandbox_address,
     .close = docker_close,
 };

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 struct engine;
+struct events;
 struct network;
 struct pulls;
 
@@ -31,6 +32,7 @@ struct docker {
     pthread_mutex_t guard;
     struct docker_parts parts; /* guarded; held while it is prepared, so that one thread does it */
     unsigned breaks;           /* guarded; engine_breaks before the preparation */
+    struct events *events;     /* NULL: nobody watches */
 };
 
 /* Test hook: the process may die at any step (design decision 5). */
