@@ -15,6 +15,7 @@
 #include "gateway/runtime/docker/names.h"
 #include "gateway/runtime/docker/network.h"
 #include "gateway/runtime/docker/pull.h"
+#include "gateway/runtime/docker/volume.h"
 
 #include <ctype.h>
 #include <fcntl.h>
@@ -379,6 +380,9 @@ static const struct runtime_ops docker_ops = {
     .list = docker_list,
     .watch = docker_watch,
     .unwatch = docker_unwatch,
+    .volume_get = docker_volume_get,
+    .volume_make = docker_volume_make,
+    .volume_remove = docker_volume_remove,
     .is_sandbox_address = docker_is_sandbox_address,
     .close = docker_close,
 };
