@@ -15,6 +15,7 @@
 #include "gateway/runtime/docker/names.h"
 #include "gateway/runtime/docker/network.h"
 #include "gateway/runtime/docker/pull.h"
+#include "gateway/runtime/docker/snapshot.h"
 #include "gateway/runtime/docker/volume.h"
 
 #include <ctype.h>
@@ -383,6 +384,9 @@ static const struct runtime_ops docker_ops = {
     .volume_get = docker_volume_get,
     .volume_make = docker_volume_make,
     .volume_remove = docker_volume_remove,
+    .snapshot_make = docker_snapshot_make,
+    .snapshot_get = docker_snapshot_get,
+    .snapshot_remove = docker_snapshot_remove,
     .is_sandbox_address = docker_is_sandbox_address,
     .close = docker_close,
 };

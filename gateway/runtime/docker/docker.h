@@ -3,6 +3,7 @@
 #include "gateway/runtime/runtime.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 struct engine;
 struct events;
@@ -33,6 +34,7 @@ struct docker {
     struct docker_parts parts; /* guarded; held while it is prepared, so that one thread does it */
     unsigned breaks;           /* guarded; engine_breaks before the preparation */
     struct events *events;     /* NULL: nobody watches */
+    atomic_bool load_refused;  /* snapshot.c said so in the log */
 };
 
 /* Test hook: the process may die at any step (design decision 5). */

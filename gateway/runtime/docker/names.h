@@ -20,6 +20,7 @@
 
 #define SANDBOX_NAME "sandbox-" /* + id */
 #define AGENT_REPO "sandgate-agent"
+#define SNAPSHOT_REPO "opensandbox-snapshots"
 #define NETWORK_NAME "sandgate-" /* + INSTANCE_SHORT digits of the instance */
 #define BRIDGE_NAME "sg-"        /* + the same; an interface name has 15 bytes */
 #define NFT_TABLE "sandgate_"    /* + the same */
