@@ -41,7 +41,8 @@ void fake_docker_no_rules(struct fake_docker *f);
 void fake_docker_api(struct fake_docker *f, const char *version);
 /* The version of the latest call's path ("1.41"), "" when it had none. */
 void fake_docker_spoken(struct fake_docker *f, char out[16]);
-/* An image that needs no pull. A pull of any other name succeeds and makes it. */
+/* An image for linux/amd64 that needs no pull. A pull of any other name or platform succeeds and
+ * makes it. */
 void fake_docker_image(struct fake_docker *f, const char *name);
 
 void fake_docker_die(struct fake_docker *f);

@@ -5,6 +5,7 @@
 #include "common/base/err.h"
 #include "common/base/num.h"
 #include "common/json/jx.h"
+#include "gateway/runtime/docker/calls.h"
 
 #include <ctype.h>
 #include <curl/curl.h>
@@ -35,6 +36,7 @@ struct engine {
     int timeout_ms;
     atomic_int version; /* minor of 1.x; 0: to be negotiated */
     atomic_uint breaks;
+    struct calls calls;
     pthread_mutex_t guard;
     struct conn *idle; /* guarded */
     unsigned n_idle;   /* guarded */
@@ -94,6 +96,16 @@ void engine_free(struct engine *en)
 unsigned engine_breaks(struct engine *en)
 {
     return atomic_load(&en->breaks);
+}
+
+int engine_version(struct engine *en)
+{
+    return atomic_load(&en->version);
+}
+
+void engine_metrics(struct engine *en, struct buf *out)
+{
+    calls_metrics(&en->calls, out);
 }
 
 void engine_reply_free(struct engine_reply *r)
@@ -322,7 +334,7 @@ static int64_t patience_ms(const struct flight *f, int timeout_ms)
     return f->byte_mono_ms + limit_ms - clock_mono_ms();
 }
 
-static CURLcode result_of(CURLM *multi)
+static CURLcode multi_result(CURLM *multi)
 {
     const CURLMsg *m;
     int left = 0;
@@ -345,7 +357,7 @@ static CURLcode drive(struct flight *f, CURLM *multi, int timeout_ms)
         if (curl_multi_perform(multi, &running) != CURLM_OK)
             return CURLE_OUT_OF_MEMORY;
         if (!running)
-            return result_of(multi);
+            return multi_result(multi);
         left = patience_ms(f, timeout_ms);
         if (left <= 0)
             return CURLE_OPERATION_TIMEDOUT;
@@ -484,6 +496,13 @@ static int send_once(struct engine *en, const struct engine_call *c, struct engi
     return perform(en, &f, url.data, c->timeout_ms ? c->timeout_ms : en->timeout_ms, e);
 }
 
+static enum calls_result result_of(int rc, const struct engine_reply *r)
+{
+    if (rc < 0)
+        return CALLS_FAILED;
+    return (r->status >= 200 && r->status <= 299) || r->status == 304 ? CALLS_OK : CALLS_REFUSED;
+}
+
 int engine_send(struct engine *en, const struct engine_call *c, struct engine_reply *r,
                 struct err *e)
 {
@@ -494,6 +513,7 @@ int engine_send(struct engine *en, const struct engine_call *c, struct engine_re
         engine_reply_free(r);
         rc = send_once(en, c, r, e);
     }
+    calls_count(&en->calls, c->method, c->path, result_of(rc, r));
     if (rc < 0)
         engine_reply_free(r);
     return rc;

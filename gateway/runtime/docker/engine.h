@@ -62,6 +62,11 @@ void engine_reply_free(struct engine_reply *r);
  * is the one that it was. */
 unsigned engine_breaks(struct engine *en);
 
+/* Minor of the API version that is spoken, 0 before the first call. */
+int engine_version(struct engine *en);
+/* Appends the counters of calls.h. */
+void engine_metrics(struct engine *en, struct buf *out);
+
 /* Sets e from a reply that means failure: the engine's own text behind `what`; 400 becomes
  * ERRC_INVALID, 404 ERRC_NOT_FOUND, 409 ERRC_CONFLICT, else ERRC_INTERNAL. Returns -1. */
 int engine_refused(const struct engine_reply *r, const char *what, struct err *e);
