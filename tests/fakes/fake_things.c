@@ -31,6 +31,7 @@ struct thing *things_add(struct thing *list, size_t *n, size_t max, const char *
 void things_clean(struct thing *t)
 {
     json_decref(t->labels);
+    json_decref(t->cmd);
     buf_free(&t->content);
 }
 
@@ -258,6 +259,7 @@ static void create_container(struct things *f, struct ask *a)
         (void)snprintf(c->image, sizeof(c->image), "%s", image);
         (void)snprintf(c->state, sizeof(c->state), "created");
         c->labels = json_incref(json_object_get(v, "Labels"));
+        c->cmd = json_incref(json_object_get(v, "Cmd"));
         take_mounts(f, v, c);
         ask_say(a, 201, "{\"Id\":\"%s\",\"Warnings\":[]}", name);
     }
@@ -274,12 +276,12 @@ static void inspect(struct things *f, struct ask *a, const struct thing *c)
     const char *net = f->n_networks ? f->networks[0].name : "none";
 
     say_json(a, 200,
-             json_pack("{s:{s:s, s:i, s:b, s:s}, s:{s:O}, s:{s:{s:{s:s}}, s:o}}", "State", "Status",
-                       c->state, "ExitCode", c->exit_code, "OOMKilled", 0, "FinishedAt",
+             json_pack("{s:{s:s, s:i, s:b, s:s}, s:{s:O, s:O*}, s:{s:{s:{s:s}}, s:o}}", "State",
+                       "Status", c->state, "ExitCode", c->exit_code, "OOMKilled", 0, "FinishedAt",
                        strcmp(c->state, "exited") == 0 ? "2026-01-02T03:04:05.6Z"
                                                        : "0001-01-01T00:00:00Z",
-                       "Config", "Labels", c->labels, "NetworkSettings", "Networks", net,
-                       "IPAddress", strcmp(c->state, "created") == 0 ? "" : c->ip, "Ports",
+                       "Config", "Labels", c->labels, "Cmd", c->cmd, "NetworkSettings", "Networks",
+                       net, "IPAddress", strcmp(c->state, "created") == 0 ? "" : c->ip, "Ports",
                        ports_json()));
 }
 

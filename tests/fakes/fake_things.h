@@ -18,6 +18,7 @@ struct thing {
     bool filled; /* volumes */
     bool spoiled;
     json_t *labels;
+    json_t *cmd;        /* containers; NULL: none */
     struct buf content; /* images made by import */
 };
 
