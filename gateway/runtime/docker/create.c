@@ -39,7 +39,7 @@ static int create_path(const struct runtime_spec *spec, struct buf *out)
 
     if (buf_printf(out, "/containers/create?name=" SANDBOX_NAME "%s", spec->id) < 0)
         return -1;
-    image_platform(spec->image.platform_os, spec->image.platform_arch, platform);
+    image_ref_platform(spec->image.platform_os, spec->image.platform_arch, platform);
     return *platform ? engine_query(out, "platform", platform) : 0;
 }
 
@@ -197,7 +197,7 @@ int docker_start_held(struct runtime *rt, const struct runtime_spec *spec,
     unsigned missing = 0;
     int i;
 
-    if (image_name(&spec->image, s.image, e) < 0)
+    if (image_ref_name(&spec->image, s.image, e) < 0)
         return -1;
     for (i = 0; i < ATTEMPTS; i++) {
         if (docker_parts_get(s.d, missing, &s.parts, e) < 0)

@@ -24,11 +24,3 @@ void pulls_free(struct pulls *ps);
 int pulls_get(struct pulls *ps, const struct runtime_image *image, int wait_ms,
               char progress[RUNTIME_TEXT], struct err *e);
 unsigned pulls_running(struct pulls *ps);
-
-enum { PULL_REF = 512 };
-struct pull_ref {
-    char name[PULL_REF];
-    char tag[PULL_REF]; /* or digest; never empty: without one the engine pulls every tag */
-};
-/* Splits an image reference as the engine's API wants it. Pure. -1: too long or an image id. */
-int pull_split(const char *image, struct pull_ref *out);
