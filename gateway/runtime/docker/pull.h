@@ -17,7 +17,7 @@ enum {
 
 /* The engine must outlive it. NULL: out of memory. */
 struct pulls *pulls_new(struct engine *en, int timeout_ms);
-/* Breaks off what still runs, within about a second. No call may run any more; takes NULL. */
+/* Breaks off what still runs. No call may run any more; takes NULL. */
 void pulls_free(struct pulls *ps);
 
 /* The pull verb of runtime.h. */
