@@ -147,6 +147,13 @@ static void say(struct ask *a, int status, const char *fmt, ...)
     (void)buf_puts(&a->reply, text);
 }
 
+static void say_bytes(struct ask *a, int status, const char *body, size_t len)
+{
+    a->status = status;
+    buf_clear(&a->reply);
+    (void)buf_append(&a->reply, body, len);
+}
+
 static void say_json(struct ask *a, int status, json_t *v)
 {
     AUTO_FREE char *text = json_dumps(v, JSON_COMPACT);
@@ -568,7 +575,10 @@ void fake_docker_rule(struct fake_docker *f, const struct fake_rule *r)
     n->r.method = n->strings[0] = r->method ? strdup(r->method) : NULL;
     n->r.path = n->strings[1] = r->path ? strdup(r->path) : NULL;
     n->r.part = n->strings[2] = r->part ? strdup(r->part) : NULL;
-    n->r.body = n->strings[3] = strdup(r->body ? r->body : "");
+    n->r.body_len = r->body_len ? r->body_len : strlen(r->body ? r->body : "");
+    n->r.body = n->strings[3] = calloc(1, n->r.body_len + 1);
+    if (r->body)
+        memcpy(n->strings[3], r->body, n->r.body_len);
 }
 
 void fake_docker_no_rules(struct fake_docker *f)
@@ -746,7 +756,7 @@ static bool serve_one(struct fake_docker *f, int fd, struct ask *a)
         return false;
     (void)pthread_mutex_lock(&f->guard);
     if (r.how == FAKE_REPLY)
-        say(a, r.status, "%s", r.body);
+        say_bytes(a, r.status, r.body, r.body_len);
     else if (modelled == FAKE_NOT_MINE)
         answer(f, a);
     (void)pthread_mutex_unlock(&f->guard);

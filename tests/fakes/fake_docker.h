@@ -25,6 +25,7 @@ struct fake_rule {
     enum fake_how how;
     int status;
     const char *body;
+    size_t body_len; /* of a body that holds NUL bytes; 0: up to the first */
     int delay_ms;
     int skip;  /* fits only after this many calls that would have fitted */
     int times; /* and then for so many; 0: for ever */
