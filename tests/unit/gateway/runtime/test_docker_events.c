@@ -338,6 +338,32 @@ static void the_feed_finds_objects(void **state)
     event_feed_free(&f);
 }
 
+/* One byte too many is passed over, and so is nothing else. */
+static void objects_have_a_limit(void **state)
+{
+    struct event_feed f;
+    AUTO_BUF struct buf seen = BUF_INIT(1000);
+    AUTO_BUF struct buf text = BUF_INIT(2 * EVENT_FEED_OBJECT_MAX);
+    const char *event = EVENT("start", "", "1700000000000000001");
+    int i;
+
+    (void)state;
+    event_feed_init(&f, INSTANCE);
+    for (i = 0; i < 2; i++) {
+        size_t blanks = EVENT_FEED_OBJECT_MAX - (strlen(event) - 1) + (size_t)i;
+
+        buf_clear(&text);
+        (void)buf_append(&text, event, 1);
+        memset(buf_reserve(&text, blanks), ' ', blanks);
+        text.len += blanks;
+        (void)buf_puts(&text, event + 1);
+        event_feed_put(&f, text.data, text.len, on_fed, &seen);
+        event_feed_put(&f, event, strlen(event), on_fed, &seen);
+    }
+    assert_string_equal(seen.data, "0 0 6 0 ");
+    event_feed_free(&f);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -355,6 +381,7 @@ int main(void)
         TEST(unwatch_interrupts_an_engine_that_hangs),
         TEST(unwatch_interrupts_the_wait_for_an_engine),
         cmocka_unit_test(the_feed_finds_objects),
+        cmocka_unit_test(objects_have_a_limit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
