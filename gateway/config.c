@@ -96,7 +96,8 @@ static const struct option options[] = {
     UNUSED("docker.port_range_min", "the engine chooses free ports"),
     UNUSED("docker.port_range_max", "the engine chooses free ports"),
     UNUSED("docker.sandbox_env", later),
-    UNUSED("docker.sandbox_binds", later),
+    { "docker.sandbox_binds", KIND_LIST, offsetof(struct config, sandbox_binds), NULL, 0, 0, NULL,
+      NULL },
     { "docker.drop_capabilities", KIND_LIST, offsetof(struct config, drop_capabilities),
       DEFAULT_CAPS, 0, 0, NULL, NULL },
     TEXT("docker.apparmor_profile", apparmor_profile, NULL, NULL, NULL),
@@ -126,6 +127,7 @@ static const struct option options[] = {
     TEXT("engine.socket", engine, "/var/run/docker.sock", "DOCKER_HOST", NULL),
     NUM("engine.pull_timeout_seconds", pull_timeout_s, "600", 1, 86400, NULL),
     BOOL("sandbox.read_only_root", read_only_root, "false", NULL),
+    NUM("sandbox.log_max_mb", log_max_mb, "10", 0, 1024, NULL),
     NUM("sandbox.ready_timeout_seconds", ready_timeout_s, "20", 1, 600, NULL),
     NUM("sandbox.sweep_interval_seconds", sweep_interval_s, "5", 1, 3600, NULL),
     NUM("sandbox.keep_ended_seconds", ended_keep_s, "86400", 0, 31536000, NULL),
@@ -401,6 +403,19 @@ static int default_store(struct config *c, struct err *e)
     return 0;
 }
 
+/* A type that nothing carries out would leave sandboxes less closed than the file says. */
+static int check_secure(const struct config *c, struct err *e)
+{
+    const char *type = c->secure_type ? c->secure_type : "";
+
+    if (!*type || strcmp(type, "gvisor") == 0 || strcmp(type, "kata") == 0)
+        return 0;
+    return err_set(e, ERRC_INVALID,
+                   "secure_runtime.type = \"%s\": use gvisor, kata or \"\"; another runtime of the "
+                   "engine goes into secure_runtime.docker_runtime",
+                   type);
+}
+
 static int check(struct config *c, struct err *e)
 {
     static const char *const endings[] = { "auto", "keep", "strip" };
@@ -424,7 +439,7 @@ static int check(struct config *c, struct err *e)
         return err_set(e, ERRC_INVALID,
                        "docker.network_mode = \"host\" would share the host's network with every "
                        "sandbox; use \"bridge\" or the name of a network");
-    if (check_engine(c, e) < 0)
+    if (check_secure(c, e) < 0 || check_engine(c, e) < 0)
         return -1;
     return default_store(c, e);
 }

@@ -13,6 +13,8 @@ DOCKER_HOST=$(deploy/setup/engine.sh)
 export DOCKER_HOST SANDGATE_STATE=$state
 deploy/setup/images.sh
 deploy/setup/venv.sh "$state/venv"
+REGISTRY_BIN=$(deploy/setup/unpack.sh "$state/unpacked" docker-registry usr/bin/docker-registry)
+export REGISTRY_BIN
 make --no-print-directory -j2 all
 # the sanitized programs of the runs under tests/integration/gateway/test_sanitized.py
 make --no-print-directory -j2 BUILD=asan all
