@@ -3,8 +3,9 @@
 #include "common/base/cleanup.h"
 
 #include <string.h>
+#include <time.h>
 
-enum { FAKE_VERBS = 32 };
+enum { FAKE_VERBS = 32, PULL_SLICE_MS = 10 };
 
 struct verb {
     const char *name;
@@ -12,6 +13,7 @@ struct verb {
     int failures; /* still to come; < 0: for ever */
     enum errc code;
     const char *api_code;
+    bool held;
 };
 
 struct fake_runtime {
@@ -20,6 +22,9 @@ struct fake_runtime {
     json_t *sandboxes;     /* id → state * 1000 + exit code */
     struct verb verbs[FAKE_VERBS];
     char *claim;
+    pthread_cond_t changed; /* a verb was called, or somebody may go on */
+    bool no_image;
+    char progress[RUNTIME_TEXT];
 };
 
 static struct fake_runtime *fake(struct runtime *rt)
@@ -43,6 +48,7 @@ static int enter(struct fake_runtime *f, const char *name, struct err *e)
     struct verb *v = verb(f, name);
 
     v->calls++;
+    (void)pthread_cond_broadcast(&f->changed);
     if (!v->failures)
         return 0;
     if (v->failures > 0)
@@ -62,6 +68,37 @@ static void put(struct fake_runtime *f, const char *id, enum runtime_state state
     (void)json_object_set_new(f->sandboxes, id, json_integer((int)state * 1000 + exit_code));
 }
 
+/* Caller holds guard; false when ms have passed. */
+static bool wait_changed(struct fake_runtime *f, int ms)
+{
+    struct timespec until;
+
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += ms % 1000 * 1000000L;
+    until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    return pthread_cond_timedwait(&f->changed, &f->guard, &until) == 0;
+}
+
+static int fake_pull(struct runtime *rt, const struct runtime_image *image, int wait_ms,
+                     char progress[RUNTIME_TEXT], struct err *e)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&fake(rt)->guard);
+    struct fake_runtime *f = fake(rt);
+
+    (void)image;
+    if (enter(f, "pull", e) < 0)
+        return -1;
+    if (verb(f, "pull")->held)
+        (void)wait_changed(f, wait_ms < PULL_SLICE_MS ? wait_ms : PULL_SLICE_MS);
+    if (verb(f, "pull")->held) {
+        memcpy(progress, f->progress, RUNTIME_TEXT);
+        return 1;
+    }
+    f->no_image = false;
+    return 0;
+}
+
 static int fake_prepare(struct runtime *rt, struct err *e)
 {
     AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&fake(rt)->guard);
@@ -76,6 +113,8 @@ static int fake_start_held(struct runtime *rt, const struct runtime_spec *spec,
 
     if (enter(fake(rt), "start_held", e) < 0)
         return -1;
+    if (fake(rt)->no_image && !spec->image.snapshot_id)
+        return err_set(e, ERRC_NOT_FOUND, "no such image");
     put(fake(rt), spec->id, RUNTIME_RUNNING, 0);
     *place = (struct runtime_place){
         .address = "192.0.2.1", .agent_port = 44772, .host_address = "127.0.0.1", .host_port = 40001
@@ -88,9 +127,13 @@ static int fake_claim(struct runtime *rt, const char *id, const struct runtime_p
 {
     AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&fake(rt)->guard);
 
-    (void)id, (void)place, (void)deadline_ms;
+    (void)place, (void)deadline_ms;
     if (enter(fake(rt), "claim", e) < 0)
         return -1;
+    while (verb(fake(rt), "claim")->held && json_object_get(fake(rt)->sandboxes, id))
+        (void)wait_changed(fake(rt), 1000);
+    if (verb(fake(rt), "claim")->held)
+        return err_set(e, ERRC_BUSY, "the agent broke the claim off");
     free(fake(rt)->claim);
     fake(rt)->claim = json_dumps(claim, JSON_SORT_KEYS);
     return 0;
@@ -103,6 +146,7 @@ static int fake_remove(struct runtime *rt, const char *id, struct err *e)
     if (enter(fake(rt), "remove", e) < 0)
         return -1;
     (void)json_object_del(fake(rt)->sandboxes, id);
+    (void)pthread_cond_broadcast(&fake(rt)->changed);
     return 0;
 }
 
@@ -184,6 +228,7 @@ static void fake_close(struct runtime *rt)
 {
     json_decref(fake(rt)->sandboxes);
     free(fake(rt)->claim);
+    (void)pthread_cond_destroy(&fake(rt)->changed);
     (void)pthread_mutex_destroy(&fake(rt)->guard);
     free(rt);
 }
@@ -191,6 +236,7 @@ static void fake_close(struct runtime *rt)
 static const struct runtime_ops fake_ops = {
     .name = "fake",
     .prepare = fake_prepare,
+    .pull = fake_pull,
     .start_held = fake_start_held,
     .claim = fake_claim,
     .remove = fake_remove,
@@ -209,6 +255,7 @@ struct runtime *fake_runtime_new(void)
     f->rt.ops = &fake_ops;
     f->sandboxes = json_object();
     (void)pthread_mutex_init(&f->guard, NULL);
+    (void)pthread_cond_init(&f->changed, NULL);
     return &f->rt;
 }
 
@@ -256,4 +303,38 @@ char *fake_runtime_last_claim(struct runtime *rt)
     AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&fake(rt)->guard);
 
     return fake(rt)->claim ? strdup(fake(rt)->claim) : NULL;
+}
+
+/* ---- what takes its time ---- */
+
+void fake_runtime_miss_image(struct runtime *rt)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&fake(rt)->guard);
+
+    fake(rt)->no_image = true;
+}
+
+void fake_runtime_hold(struct runtime *rt, const char *name, bool hold)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&fake(rt)->guard);
+
+    verb(fake(rt), name)->held = hold;
+    (void)pthread_cond_broadcast(&fake(rt)->changed);
+}
+
+void fake_runtime_progress(struct runtime *rt, const char *text)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&fake(rt)->guard);
+
+    (void)snprintf(fake(rt)->progress, RUNTIME_TEXT, "%s", text);
+}
+
+bool fake_runtime_wait_calls(struct runtime *rt, const char *name, int n, int ms)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&fake(rt)->guard);
+
+    while (verb(fake(rt), name)->calls < n)
+        if (!wait_changed(fake(rt), ms))
+            return verb(fake(rt), name)->calls >= n;
+    return true;
 }
