@@ -254,8 +254,8 @@ struct runtime_config {
     bool read_only_root;
     bool keep_host_open;      /* true: no nft rules are set (tests; a firewall of the operator) */
     int pids_limit;           /* 0: none */
-    int log_max_mb;           /* output kept per sandbox by the engine */
-    const char *const *binds; /* "source:target[:ro]" for every sandbox; NULL-terminated */
+    int log_max_mb;           /* size of each of the two files of a sandbox's output; 0: no cap */
+    const char *const *binds; /* "source:target[:ro|:rw]" for every sandbox; NULL-terminated */
     const char *agent_dir;    /* directory with a development agent; NULL: the embedded one */
     const void *agent;        /* the embedded execd */
     size_t agent_len;
