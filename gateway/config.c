@@ -127,6 +127,7 @@ static const struct option options[] = {
     NUM("engine.pull_timeout_seconds", pull_timeout_s, "600", 1, 86400, NULL),
     BOOL("sandbox.read_only_root", read_only_root, "false", NULL),
     NUM("sandbox.ready_timeout_seconds", ready_timeout_s, "20", 1, 600, NULL),
+    NUM("sandbox.stop_grace_seconds", stop_grace_s, "0", 0, 300, NULL),
     NUM("sandbox.sweep_interval_seconds", sweep_interval_s, "5", 1, 3600, NULL),
     NUM("sandbox.keep_ended_seconds", ended_keep_s, "86400", 0, 31536000, NULL),
     NUM("sandbox.quarantine_seconds", quarantine_s, "3600", 0, 31536000, NULL),

@@ -55,6 +55,7 @@ struct config {
     int64_t pull_timeout_s;   /* [engine] pull_timeout_seconds */
     bool read_only_root;      /* [sandbox] read_only_root */
     int64_t ready_timeout_s;  /* [sandbox] ready_timeout_seconds */
+    int64_t stop_grace_s;     /* [sandbox] stop_grace_seconds */
     int64_t sweep_interval_s; /* [sandbox] sweep_interval_seconds */
     int64_t ended_keep_s;     /* [sandbox] keep_ended_seconds */
     int64_t quarantine_s;     /* [sandbox] quarantine_seconds */

@@ -127,11 +127,11 @@ static void fill(const char *id, const json_t *v, struct runtime_status *out)
     (void)snprintf(out->id, sizeof(out->id), "%s", id);
     if (out->state == RUNTIME_RUNNING || out->state == RUNTIME_PAUSED)
         fill_place(v, &out->place);
+    out->ended_ms = json_integer_value(json_object_get(v, "ended"));
     if (out->state != RUNTIME_ENDED)
         return;
     out->exit_code = number(v, "exit");
     out->oom_killed = json_is_true(json_object_get(v, "oom"));
-    out->ended_ms = json_integer_value(json_object_get(v, "ended"));
 }
 
 static void note_spec(struct fake_runtime *f, const struct runtime_spec *spec)
@@ -196,7 +196,7 @@ static int fake_stop(struct runtime *rt, const char *id, int grace_ms, struct er
     f->grace_ms = grace_ms;
     state = state_of(f, id);
     if (state == RUNTIME_RUNNING || state == RUNTIME_PAUSED)
-        put(f, id, RUNTIME_ENDED, 143, false, FAKE_ENDED_MS);
+        put(f, id, RUNTIME_ENDED, 143, false, clock_wall_ms());
     return 0;
 }
 
@@ -597,7 +597,7 @@ void fake_runtime_put(struct runtime *rt, const char *id, enum runtime_state sta
 {
     AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&fake(rt)->guard);
 
-    put(fake(rt), id, state, exit_code, false, FAKE_ENDED_MS);
+    put(fake(rt), id, state, exit_code, false, state == RUNTIME_ENDED ? FAKE_ENDED_MS : 0);
 }
 
 void fake_runtime_end(struct runtime *rt, const char *id, int exit_code, bool oom_killed,
@@ -606,6 +606,13 @@ void fake_runtime_end(struct runtime *rt, const char *id, int exit_code, bool oo
     AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&fake(rt)->guard);
 
     put(fake(rt), id, RUNTIME_ENDED, exit_code, oom_killed, ended_ms);
+}
+
+void fake_runtime_restart(struct runtime *rt, const char *id, int64_t ended_ms)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&fake(rt)->guard);
+
+    put(fake(rt), id, RUNTIME_RUNNING, 0, false, ended_ms);
 }
 
 void fake_runtime_move(struct runtime *rt, const char *id, const char *address, uint16_t host_port)

@@ -29,6 +29,8 @@ void fake_runtime_release(struct runtime *rt);
 void fake_runtime_put(struct runtime *rt, const char *id, enum runtime_state state, int exit_code);
 void fake_runtime_end(struct runtime *rt, const char *id, int exit_code, bool oom_killed,
                       int64_t ended_ms);
+/* It ended at ended_ms, and runs again. */
+void fake_runtime_restart(struct runtime *rt, const char *id, int64_t ended_ms);
 void fake_runtime_move(struct runtime *rt, const char *id, const char *address, uint16_t host_port);
 void fake_runtime_drop(struct runtime *rt, const char *id);
 /* RUNTIME_UNKNOWN when there is none. */

@@ -65,7 +65,7 @@ static int setup(void **state)
 static void one_that_hangs_holds_up_itself_only(void **state)
 {
     struct crew *c = crew_new(4, 100, work, NULL, NULL);
-    char id[8];
+    char id[16];
     int i;
 
     (void)state;
