@@ -137,6 +137,7 @@ static const struct option options[] = {
     BOOL("sandbox.cpu_hints", cpu_hints, "true",
          "sandbox.cpu_hints: a sandbox with a cpu limit gets GOMAXPROCS, OMP_NUM_THREADS and the "
          "like unless the request sets them (upstream: no)"),
+    NUM("sandbox.stop_grace_seconds", stop_grace_s, "0", 0, 300, NULL),
     NUM("sandbox.sweep_interval_seconds", sweep_interval_s, "5", 1, 3600, NULL),
     NUM("sandbox.keep_ended_seconds", ended_keep_s, "86400", 0, 31536000, NULL),
     NUM("sandbox.quarantine_seconds", quarantine_s, "3600", 0, 31536000, NULL),

@@ -61,6 +61,7 @@ struct config {
     int64_t ready_timeout_s;  /* [sandbox] ready_timeout_seconds */
     int64_t create_wait_s;    /* [sandbox] create_wait_seconds */
     bool cpu_hints;           /* [sandbox] cpu_hints */
+    int64_t stop_grace_s;     /* [sandbox] stop_grace_seconds */
     int64_t sweep_interval_s; /* [sandbox] sweep_interval_seconds */
     int64_t ended_keep_s;     /* [sandbox] keep_ended_seconds */
     int64_t quarantine_s;     /* [sandbox] quarantine_seconds */

@@ -31,7 +31,7 @@ static void a_request_waits_for_the_image(void **state)
     struct sandbox sb;
     struct err e;
 
-    fake_runtime_miss_image(w->rt);
+    fake_runtime_pull_slices(w->rt, 1);
     assert_int_equal(create(w, &sb, &e), 0);
     assert_int_equal(sb.state, SANDBOX_RUNNING);
     assert_int_equal(fake_runtime_calls(w->rt, "start_held"), 2);
@@ -198,8 +198,7 @@ static void expect_words(struct world *w, const char *id, const char *reason, co
             break;
         sandbox_done(&sb);
         /* the next slice writes it, or the one after it */
-        if (!fake_runtime_wait_calls(w->rt, "pull", fake_runtime_calls(w->rt, "pull") + 1,
-                                     TEST_DEADLINE_MS))
+        if (!fake_runtime_wait_calls(w->rt, "pull", fake_runtime_calls(w->rt, "pull") + 1))
             fail_msg("no slice follows");
     }
     assert_string_equal(sb.reason, reason);
@@ -213,19 +212,18 @@ static void a_pull_shows_its_progress_once_a_second(void **state)
     char id[RUNTIME_ID];
     struct sandbox sb;
 
-    fake_runtime_miss_image(w->rt);
-    fake_runtime_hold(w->rt, "pull", true);
+    fake_runtime_pull_slices(w->rt, 1);
+    fake_runtime_hold_pulls(w->rt, true);
     create_apart(w, id);
     expect_words(w, id, "IMAGE_PULLING", "Pulling image img:1.");
     fake_runtime_progress(w->rt, "10 of 40 MB");
-    assert_true(fake_runtime_wait_calls(w->rt, "pull", fake_runtime_calls(w->rt, "pull") + 3,
-                                        TEST_DEADLINE_MS));
+    assert_true(fake_runtime_wait_calls(w->rt, "pull", fake_runtime_calls(w->rt, "pull") + 3));
     assert_int_equal(lifecycle_get(&w->lc, id, &sb, NULL), 0);
     assert_null(strstr(sb.message, "10 of 40")); /* no second has passed */
     sandbox_done(&sb);
     now_ms += 1000;
     expect_words(w, id, "IMAGE_PULLING", "Pulling image img:1: 10 of 40 MB");
-    fake_runtime_hold(w->rt, "pull", false);
+    fake_runtime_hold_pulls(w->rt, false);
     finish(w, id);
     expect_state(w, id, SANDBOX_RUNNING);
 }
@@ -238,13 +236,15 @@ static void the_pull_does_not_count_against_the_timeout(void **state)
     struct sandbox sb;
     struct err e;
 
-    fake_runtime_miss_image(w->rt);
-    fake_runtime_hold(w->rt, "pull", true);
+    fake_runtime_pull_slices(w->rt, 1);
+    fake_runtime_hold_pulls(w->rt, true);
     create_apart(w, id);
     create_apart(w, renewed);
     assert_int_equal(lifecycle_renew(&w->lc, renewed, now_ms + 5000, &e), 0);
     now_ms += 900000;
-    fake_runtime_hold(w->rt, "pull", false);
+    assert_int_equal(lifecycle_expire(&w->lc, id, &e), 0);
+    expect_state(w, id, SANDBOX_PENDING);
+    fake_runtime_hold_pulls(w->rt, false);
     finish(w, id);
     finish(w, renewed);
     assert_int_equal(lifecycle_get(&w->lc, id, &sb, &e), 0);
@@ -260,8 +260,8 @@ static void a_failed_pull_is_told_afterwards(void **state)
     struct world *w = *state;
     char id[RUNTIME_ID];
 
-    fake_runtime_miss_image(w->rt);
-    fake_runtime_hold(w->rt, "pull", true);
+    fake_runtime_pull_slices(w->rt, 1);
+    fake_runtime_hold_pulls(w->rt, true);
     create_apart(w, id);
     fake_runtime_fail(w->rt, "pull", -1, ERRC_INTERNAL, "DOCKER::SANDBOX_IMAGE_PULL_FAILED");
     finish(w, id);
@@ -289,7 +289,7 @@ static void a_failure_reaches_who_waits_and_stays_on_record(void **state)
 
     for (i = 0; i < 3; i++) {
         now_ms++;
-        fake_runtime_miss_image(w->rt);
+        fake_runtime_pull_slices(w->rt, 1);
         fake_runtime_fail(w->rt, rows[i].verb, 1, ERRC_TIMEOUT, "DOCKER::SANDBOX_START_FAILED");
         assert_int_equal(create(w, &sb, &e), -1);
         assert_int_equal(e.code, ERRC_TIMEOUT);
@@ -322,11 +322,11 @@ static void a_hook_is_waited_for_apart(void **state)
 
     w->rq.hooks = w->hooks;
     w->rq.pre_start_s = 30;
-    fake_runtime_hold(w->rt, "claim", true);
+    fake_runtime_hold_claims(w->rt, true);
     create_apart(w, id);
-    assert_true(fake_runtime_wait_calls(w->rt, "claim", 1, TEST_DEADLINE_MS));
+    assert_true(fake_runtime_wait_calls(w->rt, "claim", 1));
     expect_state(w, id, SANDBOX_PENDING);
-    fake_runtime_hold(w->rt, "claim", false);
+    fake_runtime_hold_claims(w->rt, false);
     finish(w, id);
     expect_state(w, id, SANDBOX_RUNNING);
     assert_int_equal(fake_runtime_calls(w->rt, "pull"), 0);
@@ -340,10 +340,10 @@ static void delete_while_pulling_takes_effect_at_once(void **state)
     char id[RUNTIME_ID];
     struct err e;
 
-    fake_runtime_miss_image(w->rt);
-    fake_runtime_hold(w->rt, "pull", true);
+    fake_runtime_pull_slices(w->rt, 1);
+    fake_runtime_hold_pulls(w->rt, true);
     create_apart(w, id);
-    assert_int_equal(lifecycle_delete(&w->lc, id, &e), 0);
+    assert_int_equal(lifecycle_delete(&w->lc, id, NULL, &e), 0);
     finish(w, id); /* although the pull goes on */
     expect_end(w, id, SANDBOX_TERMINATED, "DELETED");
     assert_int_equal(fake_runtime_calls(w->rt, "start_held"), 1);
@@ -357,10 +357,10 @@ static void delete_while_claiming_takes_effect_at_once(void **state)
 
     w->rq.hooks = w->hooks;
     w->rq.pre_start_s = 30;
-    fake_runtime_hold(w->rt, "claim", true);
+    fake_runtime_hold_claims(w->rt, true);
     create_apart(w, id);
-    assert_true(fake_runtime_wait_calls(w->rt, "claim", 1, TEST_DEADLINE_MS));
-    assert_int_equal(lifecycle_delete(&w->lc, id, &e), 0);
+    assert_true(fake_runtime_wait_calls(w->rt, "claim", 1));
+    assert_int_equal(lifecycle_delete(&w->lc, id, NULL, &e), 0);
     finish(w, id);
     expect_end(w, id, SANDBOX_TERMINATED, "DELETED");
 }
@@ -372,11 +372,11 @@ static void who_waits_for_a_deleted_one_is_told(void **state)
     char id[RUNTIME_ID];
     struct err e;
 
-    fake_runtime_hold(w->rt, "claim", true);
+    fake_runtime_hold_claims(w->rt, true);
     send_request(w, &r);
-    assert_true(fake_runtime_wait_calls(w->rt, "claim", 1, TEST_DEADLINE_MS));
+    assert_true(fake_runtime_wait_calls(w->rt, "claim", 1));
     only_id(w, id);
-    assert_int_equal(lifecycle_delete(&w->lc, id, &e), 0);
+    assert_int_equal(lifecycle_delete(&w->lc, id, NULL, &e), 0);
     (void)pthread_join(r.thread, NULL);
     assert_int_equal(r.rc, -1);
     assert_int_equal(r.e.code, ERRC_CONFLICT);
@@ -394,8 +394,8 @@ static void as_many_go_on_as_is_allowed(void **state)
     struct err e;
     int i;
 
-    fake_runtime_miss_image(w->rt);
-    fake_runtime_hold(w->rt, "pull", true);
+    fake_runtime_pull_slices(w->rt, 1);
+    fake_runtime_hold_pulls(w->rt, true);
     for (i = 0; i < CREATES_BACKGROUND_MAX; i++)
         create_apart(w, ids[i]);
     assert_int_equal(create(w, &sb, &e), -1);
@@ -410,7 +410,7 @@ static void as_many_go_on_as_is_allowed(void **state)
     assert_int_equal(fake_runtime_calls(w->rt, "start_held"), i);
     w->rq.hooks = NULL;
     w->rq.pre_start_s = 0;
-    fake_runtime_hold(w->rt, "pull", false);
+    fake_runtime_hold_pulls(w->rt, false);
     for (i = 0; i < CREATES_BACKGROUND_MAX; i++) {
         finish(w, ids[i]);
         expect_state(w, ids[i], SANDBOX_RUNNING);
@@ -442,11 +442,11 @@ static void stop_undoes_what_pulls_and_what_waits_for_a_hook(void **state)
 
     w->rq.hooks = w->hooks;
     w->rq.pre_start_s = 10800;
-    fake_runtime_hold(w->rt, "claim", true);
+    fake_runtime_hold_claims(w->rt, true);
     create_apart(w, hooked);
-    assert_true(fake_runtime_wait_calls(w->rt, "claim", 1, TEST_DEADLINE_MS));
-    fake_runtime_miss_image(w->rt);
-    fake_runtime_hold(w->rt, "pull", true);
+    assert_true(fake_runtime_wait_calls(w->rt, "claim", 1));
+    fake_runtime_pull_slices(w->rt, 1);
+    fake_runtime_hold_pulls(w->rt, true);
     create_apart(w, pulling);
     lifecycle_stop(&w->lc);
     expect_end(w, hooked, SANDBOX_FAILED, "CREATE_INTERRUPTED");
@@ -471,8 +471,8 @@ static void the_sweep_undoes_what_nobody_makes(void **state)
     sb.created_ms = now_ms + 1; /* whatever the clock says */
     assert_int_equal(sandbox_store_insert(w->db, &sb, &e), 0);
     fake_runtime_put(w->rt, "nobodys", RUNTIME_RUNNING, 0);
-    fake_runtime_miss_image(w->rt);
-    fake_runtime_hold(w->rt, "pull", true);
+    fake_runtime_pull_slices(w->rt, 1);
+    fake_runtime_hold_pulls(w->rt, true);
     create_apart(w, id);
     assert_int_equal(reconcile_once(w->reconcile, &e), 0);
     expect_end(w, "nobodys", SANDBOX_FAILED, "CREATE_INTERRUPTED");

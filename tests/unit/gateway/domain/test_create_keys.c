@@ -55,7 +55,7 @@ static void a_key_names_one_sandbox(void **state)
     assert_int_equal(create(w, &again, &e), 0); /* as it is now */
     assert_int_equal(again.state, SANDBOX_PAUSED);
     sandbox_done(&again);
-    assert_int_equal(lifecycle_delete(&w->lc, first.id, &e), 0);
+    assert_int_equal(lifecycle_delete(&w->lc, first.id, NULL, &e), 0);
     expect_conflict(w, "has ended");
     sandbox_done(&first);
 }
@@ -69,7 +69,7 @@ static void a_key_of_one_that_is_being_removed_is_spent(void **state)
     use_key(w, "k", 'a');
     assert_int_equal(create(w, &sb, &e), 0);
     fake_runtime_fail(w->rt, "remove", 1, ERRC_BUSY, NULL);
-    assert_int_equal(lifecycle_delete(&w->lc, sb.id, &e), -1);
+    assert_int_equal(lifecycle_delete(&w->lc, sb.id, NULL, &e), -1);
     expect_conflict(w, "is being removed");
     sandbox_done(&sb);
 }
@@ -105,8 +105,8 @@ static void a_key_waits_for_the_first_and_shares_its_failure(void **state)
     char id[RUNTIME_ID];
 
     use_key(w, "k", 'a');
-    fake_runtime_miss_image(w->rt);
-    fake_runtime_hold(w->rt, "pull", true);
+    fake_runtime_pull_slices(w->rt, 1);
+    fake_runtime_hold_pulls(w->rt, true);
     create_apart(w, id);
     create_apart(w, id); /* pending as well: it is the same */
     assert_int_equal(records(w, true), 1);
@@ -130,7 +130,7 @@ static void requests_that_race_make_one_sandbox(void **state)
     for (round = 0; round < 4; round++) {
         use_key(w, round % 2 ? "odd" : "even", (char)('a' + round));
         if (round == 1)
-            fake_runtime_miss_image(w->rt);
+            fake_runtime_pull_slices(w->rt, 1);
         if (round >= 2)
             w->rq.key = round == 2 ? "x" : "y";
         for (i = 0; i < RACERS; i++)
@@ -214,7 +214,7 @@ static void crash_at(struct world *w, const char *step)
     if (pid == 0) {
         (void)setenv("SANDGATE_FAULT", fault, 1);
         open_world(w, w->path);
-        fake_runtime_miss_image(w->rt);
+        fake_runtime_pull_slices(w->rt, 1);
         (void)create(w, &sb, &e);
         _exit(0);
     }
@@ -256,7 +256,7 @@ static void a_crash_leaves_neither_ghost_nor_orphan(void **state)
         assert_int_equal(records(w, false), 0);
         assert_int_equal(create(w, &sb, &e), 0); /* the retry of the client */
         assert_string_not_equal(sb.id, id);
-        assert_int_equal(lifecycle_delete(&w->lc, sb.id, &e), 0);
+        assert_int_equal(lifecycle_delete(&w->lc, sb.id, NULL, &e), 0);
         assert_int_equal(idempotency_store_release(w->db, sb.id, &e), 0);
         sandbox_done(&sb);
         close_world(w);
