@@ -1,5 +1,6 @@
 #include "gateway/domain/making.h"
 
+#include "common/agent/wire.h"
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -89,7 +90,9 @@ static int fill(struct making *m, const struct create_req *rq, const struct reso
 
     m->timeout_s = rq->timeout_s;
     m->hooked = rq->pre_start_s > 0;
-    m->claim_ms = m->lc->ready_timeout_ms + (int)rq->pre_start_s * 1000;
+    m->claim_ms = m->lc->ready_timeout_ms;
+    if (m->hooked)
+        m->claim_ms += (int)rq->pre_start_s * 1000 + AGENT_PRE_START_MORE_MS;
     rand_hex(secret, RAND_SECRET_BYTES);
     sha256_hex(secret, strlen(secret), m->claim_sha256);
     if (fill_record(m->lc, rq, &m->sb, e) < 0 ||

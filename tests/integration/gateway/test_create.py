@@ -293,14 +293,15 @@ def test_pre_start_runs_before_the_entrypoint(shared):
 def test_pre_start_that_fails_leaves_nothing(shared):
     reply = post(shared, lifecycle={"preStart": {"command": ["sh", "-c", "exit 3"]}})
     assert reply.status == 500 and reply.json["code"] == "DOCKER::SANDBOX_START_FAILED", reply.raw
-    assert "preStart" in reply.json["message"]
+    assert "preStart" in reply.json["message"] and "status 3" in reply.json["message"]
     assert shared.records() == [] and shared.engine.containers(shared.instance) == []
 
 
 def test_a_schedule_that_is_none_is_named(shared):
     hook = {"name": "n", "schedule": "often", "command": ["true"]}
     reply = post(shared, lifecycle={"periodic": [hook]})
-    assert reply.status == 400 and "schedule" in reply.json["message"], reply.raw
+    assert reply.status == 400 and reply.json["code"] == INVALID, reply.raw
+    assert "schedule" in reply.json["message"], reply.raw
     assert shared.engine.containers(shared.instance) == []
 
 
