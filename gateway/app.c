@@ -114,6 +114,8 @@ static int open_runtime(struct app *app, struct err *e)
         .no_new_privileges = c->no_new_privileges,
         .read_only_root = c->read_only_root,
         .pids_limit = (int)c->pids_limit,
+        .log_max_mb = (int)c->log_max_mb,
+        .binds = (const char *const *)c->sandbox_binds,
         .agent_dir = c->agent_dir,
         .agent = agent_blob,
         .agent_len = (size_t)(agent_blob_end - agent_blob),

@@ -84,7 +84,8 @@ struct runtime_list {
     size_t len;
 };
 
-/* News of the runtime about a sandbox of this instance. */
+/* News of the runtime about a sandbox of this instance. It is old when it arrives: a snapshot, for
+ * one, freezes its sandbox for a moment and tells PAUSED and RESUMED. Look at status before acting. */
 enum runtime_event_kind {
     RUNTIME_EVENT_STARTED,
     RUNTIME_EVENT_PAUSED,
@@ -185,7 +186,9 @@ struct runtime_ops {
 
     /* Snapshots of a sandbox's files, without volumes, labels, token or environment of the sandbox.
      * make freezes it meanwhile (paused ones stay so); within timeout_ms; *size_bytes is what it
-     * adds to the image. Making it again with the same id is allowed after a crash.
+     * adds to the image. Making it again with the same id is allowed after a crash: it finishes
+     * what is complete, without the sandbox, and begins anew else. ERRC_NOT_FOUND when the sandbox
+     * is gone, ERRC_TIMEOUT, else SNAPSHOT::RUNTIME_CREATE_FAILED (_CONFLICT: it is being removed).
      * get: ERRC_NOT_FOUND. remove: 0 when gone, ERRC_CONFLICT while a container uses it. */
     int (*snapshot_make)(struct runtime *rt, const char *sandbox_id, const char *snapshot_id,
                          int timeout_ms, int64_t *size_bytes, struct err *e);
@@ -254,8 +257,8 @@ struct runtime_config {
     bool read_only_root;
     bool keep_host_open;      /* true: no nft rules are set (tests; a firewall of the operator) */
     int pids_limit;           /* 0: none */
-    int log_max_mb;           /* output kept per sandbox by the engine */
-    const char *const *binds; /* "source:target[:ro]" for every sandbox; NULL-terminated */
+    int log_max_mb;           /* size of each of the two files of a sandbox's output; 0: no cap */
+    const char *const *binds; /* "source:target[:ro|:rw]" for every sandbox; NULL-terminated */
     const char *agent_dir;    /* directory with a development agent; NULL: the embedded one */
     const void *agent;        /* the embedded execd */
     size_t agent_len;

@@ -2,6 +2,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/cleanup.h"
+#include "common/base/clock.h"
 #include "gateway/runtime/docker/tar.h"
 
 #include <errno.h>
@@ -29,6 +30,7 @@ struct thing {
     char name[320];
     char image[320];
     char state[16];
+    char arch[16]; /* images */
     char ip[24];
     int exit_code;
     bool filled; /* volumes */
@@ -79,6 +81,8 @@ struct fake_docker {
     struct thing networks[8];
     size_t n_networks;
     unsigned next_ip;
+    fake_model_fn model;
+    void *model_arg;
 };
 
 /* One call being answered. */
@@ -177,6 +181,50 @@ static void query(const struct ask *a, const char *key, char *out, size_t size)
     out[n] = '\0';
 }
 
+/* "linux/arm64" of the query; without one the engine's own. */
+static void take_platform(const struct ask *a, struct thing *image)
+{
+    char platform[64];
+    const char *slash;
+
+    query(a, "platform", platform, sizeof(platform));
+    slash = strchr(platform, '/');
+    (void)snprintf(image->arch, sizeof(image->arch), "%s", slash ? slash + 1 : "amd64");
+}
+
+static bool has_platform(const struct ask *a, const struct thing *image)
+{
+    struct thing want;
+
+    query(a, "platform", want.name, sizeof(want.name));
+    if (!*want.name)
+        return true;
+    take_platform(a, &want);
+    return strcmp(want.arch, image->arch) == 0;
+}
+
+/* GET /images/{name}/json */
+static void image_call(struct fake_docker *f, struct ask *a)
+{
+    const char *name = a->path + strlen("/images/");
+    const char *end = strstr(name, "/json");
+    size_t len = end ? (size_t)(end - name) : 0;
+    const struct thing *t = find(f->images, f->n_images, name, len);
+
+    if (t)
+        say(a, 200, "{\"Id\":\"sha256:1\",\"Os\":\"linux\",\"Architecture\":\"%s\"}", t->arch);
+    else
+        say(a, 404, "{\"message\":\"No such image: %.*s\"}", (int)len, name);
+}
+
+static void info(struct fake_docker *f, struct ask *a)
+{
+    (void)f;
+    say(a, 200,
+        "{\"Runtimes\":{\"runc\":{},\"runsc\":{}},\"SecurityOptions\":[\"name=apparmor\","
+        "\"name=seccomp,profile=default\"]}");
+}
+
 static void create_image(struct fake_docker *f, struct ask *a)
 {
     char repo[128];
@@ -194,6 +242,7 @@ static void create_image(struct fake_docker *f, struct ask *a)
     t = find(f->images, f->n_images, name, strlen(name));
     if (!t)
         t = add(f->images, &f->n_images, THINGS, name);
+    take_platform(a, t);
     if (import) {
         buf_clear(&t->content);
         (void)buf_append(&t->content, a->body.data, a->body.len);
@@ -252,14 +301,18 @@ static void take_mounts(struct fake_docker *f, json_t *v, struct thing *c)
 
     json_array_foreach(json_object_get(host, "Mounts"), i, item) {
         const char *src = json_string_value(json_object_get(item, "Source"));
+        const char *type = json_string_value(json_object_get(item, "Type"));
+        json_t *options = json_object_get(item, "VolumeOptions");
         struct thing *vol = src ? find(f->volumes, f->n_volumes, src, strlen(src)) : NULL;
 
-        if (!src)
+        if (!src || strcmp(type, "volume") != 0)
             continue;
         if (!vol)
             vol = add(f->volumes, &f->n_volumes, THINGS, src); /* silently, as the engine does */
-        if (!json_object_get(item, "VolumeOptions"))
+        if (!options)
             vol->filled = true;
+        else if (!json_is_true(json_object_get(options, "NoCopy")))
+            continue; /* a user's, not the agent's */
         (void)snprintf(c->ip, sizeof(c->ip), "%s", vol->filled ? "good" : "empty");
     }
 }
@@ -268,14 +321,20 @@ static void create_container(struct fake_docker *f, struct ask *a)
 {
     json_t *v = json_loadb(a->body.data, a->body.len, 0, NULL);
     const char *image = json_string_value(json_object_get(v, "Image"));
+    const struct thing *i = find(f->images, f->n_images, image, strlen(image));
     char name[128];
     struct thing *c;
 
     query(a, "name", name, sizeof(name));
     if (find(f->containers, f->n_containers, name, strlen(name))) {
         say(a, 409, "{\"message\":\"Conflict. The container name \\\"/%s\\\" is in use\"}", name);
-    } else if (!find(f->images, f->n_images, image, strlen(image))) {
+    } else if (!i) {
         say(a, 404, "{\"message\":\"No such image: %s\"}", image);
+    } else if (!has_platform(a, i)) {
+        say(a, 404,
+            "{\"message\":\"image with reference %s was found but does not match the specified "
+            "platform: wanted other, actual: linux/%s\"}",
+            image, i->arch);
     } else {
         c = add(f->containers, &f->n_containers, THINGS, name);
         (void)snprintf(c->image, sizeof(c->image), "%s", image);
@@ -366,6 +425,20 @@ static void change(struct ask *a, struct thing *c, const char *from, const char 
     say(a, 204, "%s", "");
 }
 
+/* As the engine: a frozen container cannot act on the signal. */
+static void stop(struct ask *a, struct thing *c)
+{
+    bool running = strcmp(c->state, "running") == 0;
+
+    if (strcmp(c->state, "paused") == 0) {
+        say(a, 500, "{\"message\":\"Container %s is paused\"}", c->name);
+        return;
+    }
+    if (running)
+        (void)snprintf(c->state, sizeof(c->state), "exited");
+    say(a, running ? 204 : 304, "%s", "");
+}
+
 /* /containers/{name}[/verb][?query] */
 static void container_call(struct fake_docker *f, struct ask *a)
 {
@@ -388,6 +461,8 @@ static void container_call(struct fake_docker *f, struct ask *a)
         change(a, c, "running", "paused");
     } else if (strcmp(verb, "unpause") == 0) {
         change(a, c, "paused", "running");
+    } else if (strncmp(verb, "stop", 4) == 0) {
+        stop(a, c);
     } else if (strncmp(verb, "archive", 7) == 0) {
         archive(f, a, c);
     } else if (strncmp(verb, "logs", 4) == 0) {
@@ -428,6 +503,8 @@ static const struct {
     void (*answer)(struct fake_docker *f, struct ask *a);
 } answers[] = {
     { "POST", "/images/create", create_image },
+    { "GET", "/images/", image_call },
+    { "GET", "/info", info },
     { "POST", "/volumes/create", create_volume },
     { "DELETE", "/volumes/", volume_call },
     { "POST", "/networks/create", create_network },
@@ -574,7 +651,7 @@ static bool send_reply(int fd, const char *api, const struct ask *a, bool cut)
     (void)buf_printf(&out, "HTTP/1.1 %d X\r\n", a->status);
     if (*api)
         (void)buf_printf(&out, "Api-Version: %s\r\n", api);
-    if (a->status != 204)
+    if (a->status != 204 && a->status != 304)
         (void)buf_printf(&out, "Content-Length: %zu\r\n", a->reply.len);
     (void)buf_puts(&out, "\r\n");
     if (a->status != 204 && a->reply.len)
@@ -594,11 +671,19 @@ static void record(struct fake_docker *f, const struct ask *a)
     c->body = strndup(a->body.data ? a->body.data : "", 32768);
 }
 
-static void rest(int ms)
+/* Ends early when the engine is stopped: a call may hang "for ever". */
+static void rest(struct fake_docker *f, int ms)
 {
-    struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
+    const struct timespec nap = { .tv_nsec = 5000000L };
+    const int64_t until = clock_mono_ms() + ms;
+    bool stop = false;
 
-    (void)nanosleep(&t, NULL);
+    while (!stop && clock_mono_ms() < until) {
+        (void)nanosleep(&nap, NULL);
+        (void)pthread_mutex_lock(&f->guard);
+        stop = f->stopping;
+        (void)pthread_mutex_unlock(&f->guard);
+    }
 }
 
 static void drop_all(struct fake_docker *f) /* caller holds the lock */
@@ -614,10 +699,34 @@ static void drop_all(struct fake_docker *f) /* caller holds the lock */
             (void)shutdown(f->conns[i].fd, SHUT_RDWR);
 }
 
+void fake_docker_model(struct fake_docker *f, fake_model_fn fn, void *arg)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&f->guard);
+
+    f->model = fn;
+    f->model_arg = arg;
+}
+
+static enum fake_answer ask_model(struct fake_docker *f, int fd, struct ask *a)
+{
+    struct fake_call c = { .method = a->method,
+                           .path = a->path,
+                           .body = a->body.data ? a->body.data : "",
+                           .body_len = a->body.len,
+                           .fd = fd,
+                           .status = 200,
+                           .reply = &a->reply };
+    enum fake_answer rc = f->model ? f->model(f->model_arg, &c) : FAKE_NOT_MINE;
+
+    a->status = c.status;
+    return rc;
+}
+
 /* False: the connection is to be closed. */
 static bool serve_one(struct fake_docker *f, int fd, struct ask *a)
 {
     struct fake_rule r;
+    enum fake_answer modelled = FAKE_NOT_MINE;
     char api[16];
 
     (void)pthread_mutex_lock(&f->guard);
@@ -628,13 +737,17 @@ static bool serve_one(struct fake_docker *f, int fd, struct ask *a)
         drop_all(f);
     (void)pthread_mutex_unlock(&f->guard);
     if (r.delay_ms)
-        rest(r.delay_ms);
+        rest(f, r.delay_ms);
     if (r.how == FAKE_CLOSE || r.how == FAKE_DIE)
+        return false;
+    if (r.how != FAKE_REPLY)
+        modelled = ask_model(f, fd, a);
+    if (modelled == FAKE_TAKEN)
         return false;
     (void)pthread_mutex_lock(&f->guard);
     if (r.how == FAKE_REPLY)
         say(a, r.status, "%s", r.body);
-    else
+    else if (modelled == FAKE_NOT_MINE)
         answer(f, a);
     (void)pthread_mutex_unlock(&f->guard);
     if (r.how == FAKE_CARRIED)
@@ -784,7 +897,8 @@ void fake_docker_image(struct fake_docker *f, const char *name)
 {
     AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&f->guard);
 
-    (void)add(f->images, &f->n_images, THINGS, name);
+    (void)snprintf(add(f->images, &f->n_images, THINGS, name)->arch, sizeof(f->images->arch), "%s",
+                   "amd64");
 }
 
 void fake_docker_die(struct fake_docker *f)

@@ -1,10 +1,13 @@
 /* The Docker backend of runtime.h, and what its files share. */
 #pragma once
+#include "gateway/runtime/docker/binds.h"
 #include "gateway/runtime/runtime.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 struct engine;
+struct events;
 struct network;
 struct pulls;
 
@@ -27,10 +30,14 @@ struct docker {
     struct engine *engine;
     struct network *network;
     struct pulls *pulls;
-    char *seccomp; /* "seccomp=<JSON>"; NULL: the engine's default */
+    struct binds binds;
+    char *seccomp;      /* "seccomp=<JSON>"; NULL: the engine's default */
+    atomic_bool warned; /* a warning of the engine was logged */
     pthread_mutex_t guard;
     struct docker_parts parts; /* guarded; held while it is prepared, so that one thread does it */
     unsigned breaks;           /* guarded; engine_breaks before the preparation */
+    struct events *events;     /* NULL: nobody watches */
+    atomic_bool load_refused;  /* snapshot.c said so in the log */
 };
 
 /* Test hook: the process may die at any step (design decision 5). */
