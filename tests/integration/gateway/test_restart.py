@@ -91,3 +91,18 @@ def test_expiry_and_delete_outlast_an_outage(private, make_gateway):
     wait_for("both are gone", lambda: gw.records() == [] and gw.engine.containers(gw.instance) == [], 60)
     print(f"gone {(time.monotonic() - begin) * 1000:.0f} ms after the engine's return")
     assert "EXPIRED" in gw.state(expires) and "DELETED" in gw.state(deleted)
+
+
+def test_a_sandbox_that_got_another_address_is_found_there(make_gateway):
+    gw = make_gateway(extra="[sandbox]\nsweep_interval_seconds = 1\n").start()
+    one, two = (gw.create().json["id"] for _ in range(2))
+    address = lambda sid: next(iter(gw.engine.sandbox(sid)["NetworkSettings"]["Networks"].values()))["IPAddress"]
+    before = address(one)
+    network = next(iter(gw.engine.sandbox(one)["NetworkSettings"]["Networks"]))
+    move = lambda verb, sid: gw.engine.call("POST", f"/networks/{network}/{verb}", {"Container": f"sandbox-{sid}"})
+    for verb, sid in (("disconnect", one), ("disconnect", two), ("connect", two), ("connect", one)):
+        assert move(verb, sid)[0] == 200
+    assert address(one) != before
+    wait_for("the record has it", lambda: gw.column(one, "address") == address(one))
+    assert gw.state(one)["state"] == "Running"
+    assert agent_says(gw, one, with_token=True) != 401 and agent_says(gw, one, with_token=False) == 401
