@@ -434,11 +434,11 @@ static int perform(struct engine *en, struct flight *f, const char *url, int tim
         atomic_store(&en->version, 0);
         atomic_fetch_add(&en->breaks, 1);
     }
+    f->reply->status = (int)status;
     if (rc != CURLE_OK) {
         conn_free(conn);
         return transport_error(en, f, rc, timeout_ms, e);
     }
-    f->reply->status = (int)status;
     if (in_pieces(c)) {
         conn_free(conn);
         return 0;
@@ -496,9 +496,11 @@ static int send_once(struct engine *en, const struct engine_call *c, struct engi
     return perform(en, &f, url.data, c->timeout_ms ? c->timeout_ms : en->timeout_ms, e);
 }
 
-static enum calls_result result_of(int rc, const struct engine_reply *r)
+/* A stream counts by how it began: sooner or later each one ends. */
+static enum calls_result result_of(const struct engine_call *c, int rc,
+                                   const struct engine_reply *r)
 {
-    if (rc < 0)
+    if (rc < 0 && !(c->endless && r->status))
         return CALLS_FAILED;
     return (r->status >= 200 && r->status <= 299) || r->status == 304 ? CALLS_OK : CALLS_REFUSED;
 }
@@ -513,7 +515,7 @@ int engine_send(struct engine *en, const struct engine_call *c, struct engine_re
         engine_reply_free(r);
         rc = send_once(en, c, r, e);
     }
-    calls_count(&en->calls, c->method, c->path, result_of(rc, r));
+    calls_count(&en->calls, c->method, c->path, result_of(c, rc, r));
     if (rc < 0)
         engine_reply_free(r);
     return rc;

@@ -370,12 +370,16 @@ static void a_broken_stream_is_noticed_at_once(void **state)
 static void a_stream_can_be_stopped(void **state)
 {
     struct listener l = { .x = *state, .on_open = stop_it };
+    AUTO_BUF struct buf counters = BUF_INIT(64 << 10);
 
     assert_int_equal(listen_to(&l, 10000, 0), -1);
     assert_int_equal(l.x->e.code, ERRC_BUSY);
     assert_contains(l.x->e.msg, "broken off");
     assert_int_equal(engine_breaks(l.x->en), 0);
     assert_int_equal(fake_events_wait_closed(l.x->stream), 0);
+    engine_metrics(l.x->en, &counters);
+    assert_contains(counters.data, "{op=\"events\",result=\"ok\"} 1\n");
+    assert_contains(counters.data, "{op=\"events\",result=\"failed\"} 0\n");
 }
 
 /* Not only streams: every call, and the question for the version before it. */
