@@ -7,7 +7,7 @@
  *     POST /internal/claim  {"secret","token","env","entrypoint","lineEndings","closedPorts",
  *                            "mounts","lifecycle"}
  * 200 {"status":"claimed","pid":N}  the entrypoint runs
- * 400 the claim cannot be carried out (bad field, entrypoint not found, a mount is not what it should
+ * 400 {"code","message"}: the claim cannot be carried out (bad field, entrypoint not found, a mount is not what it should
  *     be, the preStart hook failed); the agent ends
  * 403 wrong secret; the agent ends with AGENT_EXIT_REFUSED
  * 409 already claimed
@@ -37,9 +37,14 @@
 #define AGENT_HOME "/opt/opensandbox"      /* small tmpfs of the sandbox, writable */
 #define AGENT_DIR "/opt/opensandbox/agent" /* read-only volume with the agent */
 #define AGENT_PATH "/opt/opensandbox/agent/execd"
+/* codes of a refused claim (400) that are not about the entrypoint */
+#define AGENT_LIFECYCLE_INVALID "EXECD::LIFECYCLE_INVALID"
+#define AGENT_PRE_START_FAILED "EXECD::PRE_START_FAILED"
+#define AGENT_MOUNT_REFUSED "EXECD::MOUNT_REFUSED"
 #define AGENT_ENV_FILE "/opt/opensandbox/.env" /* default of EXECD_ENVS */
 
 enum {
-    AGENT_CLAIM_MAX = 1 << 20, /* bytes of the claim's body */
-    AGENT_EXIT_REFUSED = 126,  /* exit status after a refused claim */
+    AGENT_CLAIM_MAX = 1 << 20,       /* bytes of the claim's body */
+    AGENT_PRE_START_MORE_MS = 15000, /* of the claim's answer: to end a hook that takes too long */
+    AGENT_EXIT_REFUSED = 126,        /* exit status after a refused claim */
 };

@@ -5,6 +5,7 @@
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/macros.h"
 #include "common/json/jx.h"
 
 #include <curl/curl.h>
@@ -18,6 +19,8 @@ enum {
     ALIVE_MS = 100,
     TEXT_MAX = 400,
 };
+
+#define KEEPALIVE_S 5L
 
 #define START_FAILED "DOCKER::SANDBOX_EXECD_START_FAILED"
 
@@ -60,12 +63,36 @@ static void set_up(CURL *c, const struct runtime_place *place, const char *body,
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(c, CURLOPT_FORBID_REUSE, 1L);
+    /* the answer may wait for a hook for hours; a sandbox that is removed says nothing any more */
+    curl_easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(c, CURLOPT_TCP_KEEPIDLE, KEEPALIVE_S);
+    curl_easy_setopt(c, CURLOPT_TCP_KEEPINTVL, KEEPALIVE_S);
     curl_easy_setopt(c, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(body));
     curl_easy_setopt(c, CURLOPT_POSTFIELDS, body);
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_reply);
     curl_easy_setopt(c, CURLOPT_WRITEDATA, reply);
+}
+
+/* What a claim that cannot be carried out (400) means for the client; the agent's code decides. */
+static int cannot(const char *code, const char *text, struct err *e)
+{
+    static const struct {
+        const char *code;
+        enum errc class;
+        const char *api_code;
+    } rows[] = {
+        { AGENT_LIFECYCLE_INVALID, ERRC_INVALID, "SANDBOX::INVALID_PARAMETER" },
+        { AGENT_PRE_START_FAILED, ERRC_INTERNAL, "DOCKER::SANDBOX_START_FAILED" },
+        { AGENT_MOUNT_REFUSED, ERRC_INVALID, "VOLUME::INVALID_HOST_PATH" },
+    };
+    size_t i;
+
+    for (i = 0; code && i < ARRAY_LEN(rows); i++)
+        if (strcmp(code, rows[i].code) == 0)
+            return err_api(e, rows[i].class, rows[i].api_code, "%.*s", TEXT_MAX, text);
+    return err_api(e, ERRC_INVALID, "DOCKER::INVALID_ENTRYPOINT", "%.*s", TEXT_MAX, text);
 }
 
 static int judge(long status, const struct buf *reply, struct err *e)
@@ -79,7 +106,7 @@ static int judge(long status, const struct buf *reply, struct err *e)
     case 200:
         return 0;
     case 400:
-        return err_api(e, ERRC_INVALID, "DOCKER::INVALID_ENTRYPOINT", "%.*s", TEXT_MAX, text);
+        return cannot(json_string_value(json_object_get(v, "code")), text, e);
     case 403:
         return err_set(e, ERRC_FORBIDDEN, "the agent refused the claim: %.*s", TEXT_MAX, text);
     case 409:

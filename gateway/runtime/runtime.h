@@ -75,7 +75,7 @@ struct runtime_status {
     enum runtime_state state;
     int exit_code; /* of RUNTIME_ENDED */
     bool oom_killed;
-    int64_t ended_ms; /* wall; 0 when not ended */
+    int64_t ended_ms; /* wall, of its last end, though it may run again; 0: it never ended */
     struct runtime_place place;
 };
 
