@@ -123,8 +123,15 @@ static void keep_output(struct lifecycle *lc, const char *id, struct buf *out)
     const struct runtime_log_query q = { .tail = LAST_LINES };
     struct err e = { 0 };
     bool cut = false;
+    size_t i;
 
-    if (runtime_logs(lc->rt, id, &q, out, &cut, &e) == 0 || e.code == ERRC_UNSUPPORTED)
+    if (runtime_logs(lc->rt, id, &q, out, &cut, &e) == 0) {
+        for (i = 0; i < out->len; i++)
+            if (!out->data[i])
+                out->data[i] = '?'; /* the record holds a text without NUL */
+        return;
+    }
+    if (e.code == ERRC_UNSUPPORTED)
         return;
     log_warn("the last output of a sandbox could not be read", LOG_S("id", id),
              LOG_S("error", e.msg));
