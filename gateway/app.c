@@ -19,6 +19,7 @@
 #include "gateway/domain/reconcile.h"
 #include "gateway/domain/relays.h"
 #include "gateway/domain/renewer.h"
+#include "gateway/domain/volumes.h"
 #include "gateway/proxy/proxy.h"
 #include "gateway/proxy/relay.h"
 #include "gateway/store/db.h"
@@ -45,6 +46,8 @@ struct app {
     struct runtime *rt;
     struct keyed_locks *locks;
     struct places *places;
+    char ossfs_root[HOST_PATH];
+    struct volumes *volumes;
     struct lifecycle lc;
     struct expiry *expiry;
     struct reconcile *reconcile;
@@ -121,6 +124,39 @@ static int open_runtime(struct app *app, struct err *e)
     return runtime_open(c->runtime_type, &rc, &app->rt, e);
 }
 
+/* Buckets of two gateways must not meet: each cleans up below a directory of its own. */
+static int make_volumes(struct app *app, struct err *e)
+{
+    const struct config *c = app->cfg;
+    const char *path = getenv("PATH");
+    char root[HOST_PATH];
+    const struct host_secret secrets[] = {
+        { "the engine's socket", c->engine },
+        { "the database", c->store_path },
+        { "the configuration", c->file },
+        { "the agent", c->agent_dir },
+    };
+    struct volumes_config vc = {
+        .db = app->db,
+        .rt = app->rt,
+        .allowed_host_paths = (const char *const *)c->allowed_host_paths,
+        .secrets = secrets,
+        .n_secrets = ARRAY_LEN(secrets),
+        .ossfs = { .root = app->ossfs_root,
+                   .programs = path ? path : "/usr/local/bin:/usr/bin:/bin",
+                   .device = "/dev/fuse",
+                   .mountinfo = "/proc/self/mountinfo",
+                   .timeout_ms = OSSFS_TIMEOUT_MS },
+    };
+
+    if (host_path_clean(c->ossfs_mount_root, root) < 0 ||
+        snprintf(app->ossfs_root, sizeof(app->ossfs_root), "%s/%s", root, app->instance) >=
+            (int)sizeof(app->ossfs_root))
+        return err_set(e, ERRC_INVALID,
+                       "storage.ossfs_mount_root: must be an absolute path without '..'");
+    return volumes_new(&vc, &app->volumes, e);
+}
+
 static int make_domain(struct app *app, struct err *e)
 {
     const struct config *c = app->cfg;
@@ -134,11 +170,14 @@ static int make_domain(struct app *app, struct err *e)
     app->places = places_new();
     if (!app->locks || !app->places)
         return err_nomem(e);
+    if (make_volumes(app, e) < 0)
+        return -1;
     app->lc = (struct lifecycle){
         .db = app->db,
         .rt = app->rt,
         .locks = app->locks,
         .places = app->places,
+        .volumes = app->volumes,
         .clock = &clock_system,
         .started_ms = clock_wall_ms(),
         .max_timeout_s = c->max_sandbox_timeout_s,
@@ -316,6 +355,7 @@ static void stop(struct app *app)
     http_server_free(app->http);
     keyed_locks_free(app->locks);
     places_free(app->places);
+    volumes_free(app->volumes);
     runtime_close(app->rt);
     db_close(app->db);
     signals_free(app->signals);

@@ -116,8 +116,10 @@ static const struct option options[] = {
     UNUSED("egress.disable_ipv6", later),
     UNUSED("egress.readiness_timeout_seconds", later),
     UNUSED("ingress.mode", one_process),
-    UNUSED("storage.allowed_host_paths", later),
-    UNUSED("storage.volume_default_size", one_process),
+    { "storage.allowed_host_paths", KIND_LIST, offsetof(struct config, allowed_host_paths), NULL, 0,
+      0, NULL, NULL },
+    TEXT("storage.ossfs_mount_root", ossfs_mount_root, "/mnt/ossfs", NULL, NULL),
+    UNUSED("storage.volume_default_size", "volumes of the engine have no size"),
     BOOL("renew_intent.enabled", renew_enabled, "false", NULL),
     NUM("renew_intent.min_interval_seconds", renew_interval_s, "60", 1, 86400, NULL),
     UNUSED("otel.enabled", later),
@@ -434,6 +436,9 @@ int config_load(const char *path, struct config *out, struct buf *notes, struct 
     struct config c = { 0 };
     AUTO_BUF struct buf diffs = BUF_INIT(16384);
 
+    c.file = path ? strdup(path) : NULL;
+    if (path && !c.file)
+        return err_nomem(e);
     if (load_defaults(&c, &diffs, e) < 0 || (path && load_file(&c, path, notes, e) < 0) ||
         load_env(&c, e) < 0 || check(&c, e) < 0) {
         config_done(&c);
@@ -454,6 +459,7 @@ void config_done(struct config *c)
         else if (options[i].kind == KIND_LIST)
             clear_list(c, &options[i]);
     }
+    free(c->file);
     *c = (struct config){ 0 };
 }
 

@@ -60,7 +60,8 @@ fuzz_extra_progress := $(call fuzz_obj,progress)
 fuzz_extra_tar := $(call fuzz_obj,tar)
 fuzz_extra_resources := $(call fuzz_obj,resources metadata)
 fuzz_extra_create_body := $(filter %/gateway/api/create_body.o %/gateway/api/encode.o \
-  %/gateway/api/system.o %/gateway/sandbox.o,$(gateway_obj))
+  %/gateway/api/system.o %/gateway/sandbox.o,$(gateway_obj)) $(call fuzz_obj,volume_body volume_rules host_path)
+fuzz_extra_volumes := $(call fuzz_obj,volume_body volume_rules host_path)
 fuzz_extra_agent_body := $(execd_obj)
 fuzz_extra_target := $(call fuzz_obj,target port_path)
 

@@ -3,6 +3,7 @@
 #include "common/base/num.h"
 #include "common/json/jx.h"
 #include "gateway/api/api.h"
+#include "gateway/api/volume_body.h"
 #include "gateway/domain/lifecycle.h"
 
 #include <string.h>
@@ -49,7 +50,7 @@ static const struct jx_field body_fields[] = {
     F("networkPolicy", JX_OBJ, network_policy, JX_NULLABLE, 0, 0, 0),
     F("credentialProxy", JX_OBJ, credential_proxy, JX_NULLABLE, 0, 0, 0),
     F("secureAccess", JX_BOOL, secure_access, JX_NULLABLE | JX_LAX, 0, 0, 0),
-    F("volumes", JX_LIST, volumes, JX_NULLABLE, 0, 64, 0),
+    F("volumes", JX_LIST, volumes, JX_NULLABLE, 0, VOLUMES_MAX, 0),
     F("extensions", JX_STR_MAP, extensions, JX_NULLABLE, 0, API_MAP_MAX, 4096),
     F("lifecycle", JX_OBJ, lifecycle, JX_NULLABLE, 0, 0, 0),
 };
@@ -80,11 +81,6 @@ static bool blank(const char *s)
     return !s || !s[strspn(s, " \t\r\n")];
 }
 
-static bool present(const json_t *container)
-{
-    return json_object_size(container) || json_array_size(container);
-}
-
 /* What this version cannot do must be said, not dropped. */
 static int refuse_unsupported(const struct body *b, struct err *e)
 {
@@ -102,9 +98,6 @@ static int refuse_unsupported(const struct body *b, struct err *e)
     if (b->network_policy || vault)
         return err_api(e, ERRC_INVALID, SB_INVALID,
                        "networkPolicy and credentialProxy are not available in this version");
-    if (present(b->volumes))
-        return err_api(e, ERRC_INVALID, "VOLUME::UNSUPPORTED_BACKEND",
-                       "volumes are not available in this version");
     if (b->lifecycle)
         return err_api(e, ERRC_INVALID, SB_INVALID,
                        "lifecycle hooks are not available in this version");
@@ -252,7 +245,8 @@ static int take_body(const struct body *b, struct create_req *out, struct err *e
     out->resources = b->resources;
     out->timeout_s = b->timeout_s;
     out->secure_access = b->secure_access;
-    if (take_image(b, out, e) < 0 || take_platform(b, out, e) < 0 || take_env(b, out, e) < 0)
+    if (take_image(b, out, e) < 0 || take_platform(b, out, e) < 0 || take_env(b, out, e) < 0 ||
+        volume_body_decode(b->volumes, &out->volumes, e) < 0)
         return -1;
     return take_extensions(b, out, e);
 }

@@ -11,6 +11,7 @@
 #include "gateway/domain/metadata.h"
 #include "gateway/domain/places.h"
 #include "gateway/domain/resources.h"
+#include "gateway/domain/volumes.h"
 #include "gateway/store/sandbox_store.h"
 
 #include <stdio.h>
@@ -30,11 +31,12 @@ static json_t *env_of(const struct create_req *rq)
 }
 
 static json_t *claim_of(const struct lifecycle *lc, const struct create_req *rq, const char *secret,
-                        const char *token)
+                        const char *token, const struct volume_plan *plan)
 {
-    return json_pack("{s:s, s:s, s:s, s:b, s:O, s:o}", "secret", secret, "token", token,
+    return json_pack("{s:s, s:s, s:s, s:b, s:O, s:o, s:o}", "secret", secret, "token", token,
                      "lineEndings", lc->line_endings, "closedPorts", rq->secure_access,
-                     "entrypoint", rq->entrypoint, "env", env_of(rq));
+                     "entrypoint", rq->entrypoint, "env", env_of(rq), "mounts",
+                     volume_plan_identities(plan));
 }
 
 static int fill_record(struct lifecycle *lc, const struct create_req *rq, struct sandbox *sb,
@@ -89,7 +91,7 @@ static int start_held(struct lifecycle *lc, const struct runtime_spec *spec,
 
 /* The outside steps: a held container, claimed. The record is Pending meanwhile. */
 static int bring_up(struct lifecycle *lc, const struct create_req *rq, const struct resources *res,
-                    struct sandbox *sb, struct err *e)
+                    struct volume_plan *plan, struct sandbox *sb, struct err *e)
 {
     char secret[RAND_SECRET_TEXT];
     char hash[RAND_SECRET_TEXT];
@@ -109,10 +111,13 @@ static int bring_up(struct lifecycle *lc, const struct create_req *rq, const str
 
     rand_hex(secret, RAND_SECRET_BYTES);
     sha256_hex(secret, strlen(secret), hash);
+    if (volumes_bring_up(plan, e) < 0)
+        return -1;
+    spec.n_mounts = volume_plan_mounts(plan, &spec.mounts);
     if (start_held(lc, &spec, &sb->place, e) < 0)
         return -1;
     (void)fault_point("create.held");
-    claim = claim_of(lc, rq, secret, sb->token);
+    claim = claim_of(lc, rq, secret, sb->token, plan);
     if (!claim)
         return err_nomem(e);
     rc = runtime_claim(lc->rt, sb->id, &sb->place, claim, lc->ready_timeout_ms, e);
@@ -141,12 +146,17 @@ static int drop(struct lifecycle *lc, const char *id, struct err *e)
 
 /* A create that failed leaves nothing. When the engine does not let us, the intent to remove
  * stays and the sweep carries it out. */
-static void undo(struct lifecycle *lc, struct sandbox *sb, const struct err *why)
+static void undo(struct lifecycle *lc, struct sandbox *sb, struct volume_plan *plan,
+                 const struct err *why)
 {
     struct err e = { 0 };
+    int rc;
 
     log_warn("create failed", LOG_S("id", sb->id), LOG_S("error", why->msg));
-    if (runtime_remove(lc->rt, sb->id, &e) == 0 && drop(lc, sb->id, &e) == 0)
+    rc = runtime_remove(lc->rt, sb->id, &e);
+    if (rc == 0)
+        volumes_undo(lc->volumes, plan, sb->id);
+    if (rc == 0 && drop(lc, sb->id, &e) == 0)
         return;
     log_warn("create could not be undone yet", LOG_S("id", sb->id), LOG_S("error", e.msg));
     sandbox_set_state(sb, SANDBOX_STOPPING, "CREATE_FAILED", why->msg, lc->clock->wall_ms());
@@ -169,9 +179,11 @@ int lifecycle_create(struct lifecycle *lc, const struct create_req *rq, struct s
                      struct err *e)
 {
     AUTO_SANDBOX struct sandbox sb = { 0 };
+    AUTO_VOLUME_PLAN struct volume_plan *plan = NULL;
     struct resources res;
 
-    if (check_request(lc, rq, &res, e) < 0 || fill_record(lc, rq, &sb, e) < 0)
+    if (check_request(lc, rq, &res, e) < 0 || fill_record(lc, rq, &sb, e) < 0 ||
+        volumes_plan(lc->volumes, &rq->volumes, sb.id, &plan, e) < 0)
         return -1;
 
     AUTO_KEYED struct keyed_lock *held = keyed_lock_take(lc->locks, sb.id);
@@ -181,8 +193,8 @@ int lifecycle_create(struct lifecycle *lc, const struct create_req *rq, struct s
         return -1;
     lifecycle_show(lc, &sb); /* requests by proxy wait for it */
     (void)fault_point("create.intent");
-    if (bring_up(lc, rq, &res, &sb, e) < 0 || confirm(lc, &sb, e) < 0) {
-        undo(lc, &sb, e);
+    if (bring_up(lc, rq, &res, plan, &sb, e) < 0 || confirm(lc, &sb, e) < 0) {
+        undo(lc, &sb, plan, e);
         return -1;
     }
     if (sb.expires_ms && lc->expiry)

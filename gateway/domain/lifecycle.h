@@ -5,6 +5,7 @@
  * All functions block and are safe from any thread; operations on one id are serialised by a
  * keyed lock. Errors carry the contract's codes (lifecycle.md 1.6). */
 #pragma once
+#include "gateway/domain/volume_rules.h"
 #include "gateway/sandbox.h"
 
 #include <jansson.h>
@@ -17,6 +18,7 @@ struct expiry;
 struct keyed_locks;
 struct places;
 struct sandbox_query;
+struct volumes;
 
 enum { LIFECYCLE_TIMEOUT_MIN_S = 60 };
 
@@ -24,7 +26,8 @@ struct lifecycle {
     struct db *db;
     struct runtime *rt;
     struct keyed_locks *locks;
-    struct places *places; /* kept in step with the store; NULL in tests without one */
+    struct places *places;   /* kept in step with the store; NULL in tests without one */
+    struct volumes *volumes; /* NULL: no sandbox may have any */
     const struct clock *clock;
     struct expiry *expiry; /* told when an expiry changes; NULL in tests without one */
     int64_t started_ms;    /* Pending rows older than this are leftovers of an earlier process */
@@ -48,7 +51,8 @@ struct create_req {
     const json_t *extensions;        /* object of strings or NULL */
     int64_t renew_s;                 /* renewal by access, seconds; 0: none */
     char login_ports[SANDBOX_PORTS]; /* as struct sandbox has it */
-    bool secure_access;              /* callers of its ports have to present a token */
+    struct volume_list volumes;
+    bool secure_access; /* callers of its ports have to present a token */
 };
 
 /* Fills lc->places from the store; once, at start. */

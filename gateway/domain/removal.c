@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "gateway/domain/fault.h"
 #include "gateway/domain/lifecycle_internal.h"
+#include "gateway/domain/volumes.h"
 #include "gateway/store/sandbox_store.h"
 
 #include <stdio.h>
@@ -24,6 +25,7 @@ int lifecycle_finish_removal(struct lifecycle *lc, const struct sandbox *sb, str
         return err_wrap(e, "Sandbox %s could not be removed yet; it will be retried", sb->id);
     }
     (void)fault_point("delete.removed");
+    volumes_release(lc->volumes, sb->id);
     (void)snprintf(end.reason, sizeof(end.reason), "%s", sb->reason);
     (void)snprintf(end.message, sizeof(end.message), "%s", sb->message);
     if (lifecycle_bury(lc, sb->id, &end, e) < 0)

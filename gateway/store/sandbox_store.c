@@ -4,6 +4,7 @@
 #include "gateway/store/db.h"
 #include "gateway/store/event_store.h"
 #include "gateway/store/row.h"
+#include "gateway/store/volume_store.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -207,7 +208,9 @@ int sandbox_store_moved(struct db *db, const char *id, const struct runtime_plac
 
 static int started_fn(struct db_conn *c, void *arg, struct err *e)
 {
-    return place_fn(c, arg, e) < 0 ? -1 : transition_fn(c, arg, e);
+    if (place_fn(c, arg, e) < 0 || transition_fn(c, arg, e) < 0)
+        return -1;
+    return volume_keep(c, ((struct call *)arg)->id, e);
 }
 
 int sandbox_store_started(struct db *db, const struct sandbox *sb, struct err *e)

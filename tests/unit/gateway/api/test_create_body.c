@@ -86,7 +86,7 @@ static void refuses_and_names_the_field(void **state)
         { "{" IMG "," ENTRY ",\"platform\":{\"os\":\"linux\"}}", "platform.arch", NULL },
         { "{" IMG "," ENTRY ",\"secureAccess\":\"perhaps\"}", "secureAccess", NULL },
         { "{" IMG "," ENTRY ",\"networkPolicy\":{}}", "networkPolicy", NULL },
-        { "{" IMG "," ENTRY ",\"volumes\":[{}]}", "volumes", "VOLUME::UNSUPPORTED_BACKEND" },
+        { "{" IMG "," ENTRY ",\"volumes\":[{}]}", "volumes[0].name", NULL },
         { "{" IMG "," ENTRY ",\"extensions\":{\"poolRef\":\"p\"}}", "poolRef",
           "SANDBOX::UNSUPPORTED_POOL_REF" },
         { "{" IMG "," ENTRY ",\"extensions\":{\"access.renew.extend.seconds\":\"299\"}}",
