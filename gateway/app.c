@@ -12,6 +12,7 @@
 #include "gateway/agent_blob.h"
 #include "gateway/api/api.h"
 #include "gateway/config.h"
+#include "gateway/domain/creates.h"
 #include "gateway/domain/expiry.h"
 #include "gateway/domain/fault.h"
 #include "gateway/domain/lifecycle.h"
@@ -48,6 +49,7 @@ struct app {
     struct places *places;
     char ossfs_root[HOST_PATH];
     struct volumes *volumes;
+    struct creates *creates;
     struct lifecycle lc;
     struct expiry *expiry;
     struct reconcile *reconcile;
@@ -168,7 +170,8 @@ static int make_domain(struct app *app, struct err *e)
 
     app->locks = keyed_locks_new();
     app->places = places_new();
-    if (!app->locks || !app->places)
+    app->creates = creates_new((unsigned)(c->job_threads + 1) / 2);
+    if (!app->locks || !app->places || !app->creates)
         return err_nomem(e);
     if (make_volumes(app, e) < 0)
         return -1;
@@ -183,6 +186,10 @@ static int make_domain(struct app *app, struct err *e)
         .max_timeout_s = c->max_sandbox_timeout_s,
         .ready_timeout_ms = (int)c->ready_timeout_s * 1000,
         .line_endings = c->line_endings,
+        .creates = app->creates,
+        .create_wait_ms = (int)c->create_wait_s * 1000,
+        .cpu_hints = c->cpu_hints,
+        .env = c->sandbox_env,
     };
     if (lifecycle_load_places(&app->lc, e) < 0)
         return -1;
@@ -343,6 +350,7 @@ static void stop(struct app *app)
 {
     if (app->proxy)
         finish_requests(app);
+    lifecycle_stop(&app->lc);
     jobs_free(app->jobs); /* waits for what a request began in the engine */
     reconcile_free(app->reconcile);
     expiry_free(app->expiry);
@@ -353,6 +361,7 @@ static void stop(struct app *app)
     relays_free(app->relays);
     renewer_free(app->renewer);
     http_server_free(app->http);
+    creates_free(app->creates);
     keyed_locks_free(app->locks);
     places_free(app->places);
     volumes_free(app->volumes);

@@ -6,6 +6,7 @@
 
 struct buf;
 struct err;
+struct json_t;
 
 enum { CONFIG_LIST_MAX = 48 };
 
@@ -36,6 +37,7 @@ struct config {
     char *seccomp_profile;
     bool no_new_privileges;
     int64_t pids_limit;
+    struct json_t *sandbox_env; /* object of strings for every sandbox; NULL: none */
     /* [store] */
     char *store_path;
     /* [storage] */
@@ -58,6 +60,8 @@ struct config {
     int64_t pull_timeout_s;   /* [engine] pull_timeout_seconds */
     bool read_only_root;      /* [sandbox] read_only_root */
     int64_t ready_timeout_s;  /* [sandbox] ready_timeout_seconds */
+    int64_t create_wait_s;    /* [sandbox] create_wait_seconds */
+    bool cpu_hints;           /* [sandbox] cpu_hints */
     int64_t sweep_interval_s; /* [sandbox] sweep_interval_seconds */
     int64_t ended_keep_s;     /* [sandbox] keep_ended_seconds */
     int64_t quarantine_s;     /* [sandbox] quarantine_seconds */

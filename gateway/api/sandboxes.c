@@ -7,16 +7,37 @@
 
 #include <string.h>
 
+/* 1 to API_KEY_MAX printable characters. */
+static int take_key(struct http_req *rq, const char **out, struct err *e)
+{
+    const char *key = http_req_header(rq, "Idempotency-Key");
+    size_t len = key ? strlen(key) : 0;
+    size_t i;
+
+    *out = key;
+    if (!key)
+        return 0;
+    for (i = 0; i < len; i++)
+        if (key[i] < ' ' || key[i] > '~')
+            break;
+    if (!len || len > API_KEY_MAX || i < len)
+        return err_api(e, ERRC_INVALID, "SANDBOX::INVALID_PARAMETER",
+                       "Idempotency-Key: must be 1 to %d printable ASCII characters", API_KEY_MAX);
+    return 0;
+}
+
 int api_sandbox_create(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
 {
     struct api *api = app;
     AUTO_SANDBOX struct sandbox sb = { 0 };
     struct create_req create;
+    const char *key;
     json_t *doc;
     int rc;
 
-    if (api_decode_create(rq, &doc, &create, e) < 0)
+    if (take_key(rq, &key, e) < 0 || api_decode_create(rq, &doc, &create, e) < 0)
         return -1;
+    create.key = key;
     rc = lifecycle_create(api->lc, &create, &sb, e);
     json_decref(doc);
     if (rc < 0)

@@ -7,6 +7,7 @@
 #include "gateway/domain/lifecycle.h"
 #include "gateway/domain/volumes.h"
 #include "gateway/domain/worker.h"
+#include "gateway/store/idempotency_store.h"
 #include "gateway/store/sandbox_store.h"
 
 enum { RETRY_MS = 1000 };
@@ -131,6 +132,9 @@ int reconcile_once(struct reconcile *r, struct err *e)
     if (rc == 0)
         rc = sandbox_store_forget_ended(r->lc->db, r->lc->clock->wall_ms() - r->cfg.ended_keep_ms,
                                         e);
+    if (rc == 0)
+        rc =
+            idempotency_store_forget(r->lc->db, r->lc->clock->wall_ms() - LIFECYCLE_KEY_KEEP_MS, e);
     return rc;
 }
 

@@ -4,6 +4,7 @@
 #include "common/base/err.h"
 #include "common/base/keyed_lock.h"
 #include "common/base/log.h"
+#include "gateway/domain/creates.h"
 #include "gateway/domain/lifecycle_internal.h"
 #include "gateway/store/sandbox_store.h"
 
@@ -36,6 +37,17 @@ static int undone(struct lifecycle *lc, const char *id, struct err *e)
     (void)snprintf(end.message, sizeof(end.message),
                    "The server was restarted while it made the sandbox.");
     return lifecycle_bury(lc, id, &end, e);
+}
+
+/* Somebody makes it, or its create died: with an earlier process, or for want of a store. */
+static int pending(struct lifecycle *lc, const struct sandbox *sb, struct err *e)
+{
+    if (lc->creates ? creates_has(lc->creates, sb->id) : sb->created_ms >= lc->started_ms)
+        return 0;
+    log_warn("undoing a create that was cut off", LOG_S("id", sb->id));
+    if (runtime_remove(lc->rt, sb->id, e) < 0)
+        return -1;
+    return undone(lc, sb->id, e);
 }
 
 static int ended(struct lifecycle *lc, struct sandbox *sb, const struct runtime_status *st,
@@ -78,14 +90,8 @@ int lifecycle_settle(struct lifecycle *lc, const char *id, struct err *e)
         return e->code == ERRC_NOT_FOUND ? 0 : -1;
     if (sb.state == SANDBOX_STOPPING)
         return lifecycle_finish_removal(lc, &sb, e);
-    if (sb.state == SANDBOX_PENDING) { /* its create died with an earlier process */
-        if (sb.created_ms >= lc->started_ms)
-            return 0;
-        log_warn("undoing a create that was cut off", LOG_S("id", id));
-        if (runtime_remove(lc->rt, id, e) < 0)
-            return -1;
-        return undone(lc, id, e);
-    }
+    if (sb.state == SANDBOX_PENDING)
+        return pending(lc, &sb, e);
     if (runtime_status(lc->rt, id, &st, e) < 0)
         return e->code == ERRC_NOT_FOUND ? gone(lc, &sb, e) : -1;
     if (st.state == RUNTIME_ENDED)
