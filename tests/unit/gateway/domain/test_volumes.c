@@ -4,6 +4,7 @@
 #include "common/base/err.h"
 #include "common/base/keyed_lock.h"
 #include "common/base/log.h"
+#include "gateway/domain/creates.h"
 #include "gateway/domain/lifecycle.h"
 #include "gateway/domain/reconcile.h"
 #include "gateway/domain/volumes.h"
@@ -274,6 +275,52 @@ static void a_failed_create_removes_what_it_made(void **state)
     }
 }
 
+static void a_failed_pull_removes_what_was_made_before(void **state)
+{
+    struct world *w = *state;
+    char id[RUNTIME_ID];
+
+    (void)add_named(w, "k", "/k", "keep");
+    fake_runtime_pull_slices(w->rt, 1);
+    fake_runtime_fail(w->rt, "pull", 1, ERRC_INTERNAL, "DOCKER::SANDBOX_IMAGE_PULL_FAILED");
+    assert_int_equal(create(w, id), -1);
+    assert_string_equal(w->e.api_code, "DOCKER::SANDBOX_IMAGE_PULL_FAILED");
+    assert_false(fake_runtime_has_volume(w->rt, "keep"));
+    assert_int_equal(rows(w), 0);
+}
+
+/* The request is gone, and what it borrowed with it; then somebody deletes the sandbox. */
+static void a_create_that_is_deleted_while_it_pulls(void **state)
+{
+    struct world *w = *state;
+    struct creation *c;
+    char claim[] = "keep";
+    char id[RUNTIME_ID];
+
+    w->lc.creates = creates_new(4);
+    (void)add_named(w, "k", "/k", claim);
+    fake_runtime_pull_slices(w->rt, 1);
+    fake_runtime_hold(w->rt, "pull", "img:1");
+    assert_int_equal(create(w, id), 0);
+    memset(claim, 'x', sizeof(claim) - 1);
+    memset(&w->list, 0, sizeof(w->list));
+    assert_true(fake_runtime_has_volume(w->rt, "keep"));
+    assert_int_equal(rows_of(w, id), 1);
+    volumes_sweep(w->volumes);
+    assert_true(fake_runtime_has_volume(w->rt, "keep"));
+    c = creates_find(w->lc.creates, id);
+    assert_int_equal(lifecycle_delete(&w->lc, id, &w->e), 0);
+    fake_runtime_release(w->rt);
+    if (c) {
+        assert_int_equal(creates_wait(w->lc.creates, c, TEST_DEADLINE_MS, &w->e), -1);
+        creates_unref(w->lc.creates, c);
+    }
+    assert_false(fake_runtime_has_volume(w->rt, "keep"));
+    assert_int_equal(rows(w), 0);
+    lifecycle_stop(&w->lc);
+    creates_free(w->lc.creates);
+}
+
 static void what_cannot_be_removed_is_tried_again(void **state)
 {
     struct world *w = *state;
@@ -421,6 +468,8 @@ int main(void)
         T(a_refused_request_leaves_no_record),
         T(a_made_volume_is_kept_or_goes_as_asked),
         T(a_failed_create_removes_what_it_made),
+        T(a_failed_pull_removes_what_was_made_before),
+        T(a_create_that_is_deleted_while_it_pulls),
         T(what_cannot_be_removed_is_tried_again),
         T(a_volume_to_be_kept_that_found_a_use_stays),
         T(a_kill_leaves_nothing_behind),
