@@ -6,6 +6,7 @@ import os
 import secrets
 import stat
 import subprocess
+import threading
 from datetime import timedelta
 
 import pytest
@@ -141,6 +142,27 @@ def test_what_is_not_allowed(make_gateway, data, tmp_path):
     sid = gw.create(volumes=[host(data / "inner")]).json["id"]  # a link that stays inside
     assert run(gw, sid, "touch /data/x")[0] == 0
     assert (data / "sub/x").exists()
+
+
+def test_a_directory_that_is_swapped_after_the_check(make_gateway, data, tmp_path):
+    """The engine follows the path once more when it starts the container: the agent sees what came of it."""
+    gw, go = make_gateway(extra=allow(data)), tmp_path / "go"
+    gw.start(fault="wait:create.made", env={"SANDGATE_FAULT_FILE": str(go)})
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (data / "dir").mkdir()
+    replies = []
+    entrypoint = ["sh", "-c", "echo ran > /data/mark; sleep 300"]
+    worker = threading.Thread(target=lambda: replies.append(gw.create(volumes=[host(data / "dir")], entrypoint=entrypoint)))
+    worker.start()
+    wait_for("the container is made", lambda: gw.engine.containers(gw.instance))
+    (data / "dir").rename(data / "aside")
+    (data / "dir").symlink_to(secret)
+    go.touch()
+    worker.join(60)
+    assert replies[0].status in (400, 500) and "not the directory that was checked" in replies[0].json["message"]
+    assert list(secret.iterdir()) == []
+    assert gw.records() == [] and gw.engine.containers(gw.instance) == []
 
 
 def test_an_empty_list_allows_nothing(make_gateway, data):

@@ -68,7 +68,9 @@ static void reads_upstream_keys(void **state)
                           "[docker]\nnetwork_mode = \"bridge\"\ndrop_capabilities = [\"MKNOD\"]\n"
                           "pids_limit = 77\nno_new_privileges = false\n"
                           "[docker.sandbox_env]\nANY_NAME = \"x\"\n"
-                          "[store]\npath = \"/x/y.db\"\n"),
+                          "[store]\npath = \"/x/y.db\"\n"
+                          "[storage]\nallowed_host_paths = [\"/srv/a\", \"/srv/b\"]\n"
+                          "volume_default_size = \"2Gi\"\n"),
                      0);
     assert_string_equal(w->cfg.host, "0.0.0.0");
     assert_int_equal(w->cfg.port, 9000);
@@ -78,6 +80,12 @@ static void reads_upstream_keys(void **state)
     assert_int_equal(w->cfg.pids_limit, 77);
     assert_false(w->cfg.no_new_privileges);
     assert_string_equal(w->cfg.store_path, "/x/y.db");
+    assert_string_equal(w->cfg.allowed_host_paths[0], "/srv/a");
+    assert_string_equal(w->cfg.allowed_host_paths[1], "/srv/b");
+    assert_null(w->cfg.allowed_host_paths[2]);
+    assert_string_equal(w->cfg.ossfs_mount_root, "/mnt/ossfs");
+    assert_non_null(w->cfg.file);
+    assert_contains(w->notes.data, "storage.volume_default_size in line");
     assert_contains(w->notes.data, "runtime.execd_image in line 7 has no effect");
     assert_string_equal(json_string_value(json_object_get(w->cfg.sandbox_env, "ANY_NAME")), "x");
     assert_contains(w->notes.data, "differs from upstream: docker.publish_host");

@@ -14,6 +14,7 @@
 #include "tests/fakes/fake_runtime.h"
 
 #include <ftw.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -351,6 +352,43 @@ static void a_volume_to_be_kept_that_found_a_use_stays(void **state)
     assert_int_equal(rows(w), 0);
 }
 
+static void *create_and_delete(void *arg)
+{
+    struct world *w = arg;
+    int i;
+
+    for (i = 0; i < 10; i++) {
+        struct create_req rq = { .image = "img:1", .timeout_s = 600, .entrypoint = w->entrypoint };
+        AUTO_SANDBOX struct sandbox sb = { 0 };
+        struct err e = { 0 };
+
+        rq.volumes = w->list;
+        if (lifecycle_create(&w->lc, &rq, &sb, &e) == 0)
+            (void)lifecycle_delete(&w->lc, sb.id, &e);
+        volumes_sweep(w->volumes);
+    }
+    return NULL;
+}
+
+static void many_at_once(void **state)
+{
+    struct world *w = *state;
+    pthread_t threads[4];
+    size_t i;
+
+    add_named(w, "a", "/a", "one")->delete_with_sandbox = true;
+    (void)add_named(w, "b", "/b", "two");
+    fake_runtime_fail(w->rt, "claim", 7, ERRC_INTERNAL, NULL);
+    for (i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, create_and_delete, w), 0);
+    for (i = 0; i < 4; i++)
+        (void)pthread_join(threads[i], NULL);
+    volumes_sweep(w->volumes);
+    assert_false(fake_runtime_has_volume(w->rt, "one"));
+    assert_int_equal(rows(w), 0);
+    assert_int_equal(records(w), 0);
+}
+
 /* The states that a kill leaves, taken up by the next sweep. */
 static void a_kill_leaves_nothing_behind(void **state)
 {
@@ -472,6 +510,7 @@ int main(void)
         T(a_create_that_is_deleted_while_it_pulls),
         T(what_cannot_be_removed_is_tried_again),
         T(a_volume_to_be_kept_that_found_a_use_stays),
+        T(many_at_once),
         T(a_kill_leaves_nothing_behind),
         T(the_sweep_leaves_creates_and_sandboxes_alone),
         T(two_parts_of_one_volume),
