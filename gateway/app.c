@@ -21,6 +21,7 @@
 #include "gateway/domain/relays.h"
 #include "gateway/domain/renewer.h"
 #include "gateway/domain/volumes.h"
+#include "gateway/domain/watch.h"
 #include "gateway/proxy/proxy.h"
 #include "gateway/proxy/relay.h"
 #include "gateway/store/db.h"
@@ -53,6 +54,7 @@ struct app {
     struct lifecycle lc;
     struct expiry *expiry;
     struct reconcile *reconcile;
+    struct watch *watch;
     struct renewer *renewer; /* NULL: renewal by access is off */
     struct api api;
     struct http_server *http;
@@ -117,6 +119,8 @@ static int open_runtime(struct app *app, struct err *e)
         .no_new_privileges = c->no_new_privileges,
         .read_only_root = c->read_only_root,
         .pids_limit = (int)c->pids_limit,
+        .log_max_mb = (int)c->log_max_mb,
+        .binds = (const char *const *)c->sandbox_binds,
         .agent_dir = c->agent_dir,
         .agent = agent_blob,
         .agent_len = (size_t)(agent_blob_end - agent_blob),
@@ -185,29 +189,33 @@ static int make_domain(struct app *app, struct err *e)
         .started_ms = clock_wall_ms(),
         .max_timeout_s = c->max_sandbox_timeout_s,
         .ready_timeout_ms = (int)c->ready_timeout_s * 1000,
+        .stop_grace_ms = (int)c->stop_grace_s * 1000,
         .line_endings = c->line_endings,
         .creates = app->creates,
         .create_wait_ms = (int)c->create_wait_s * 1000,
         .cpu_hints = c->cpu_hints,
         .env = c->sandbox_env,
     };
-    if (lifecycle_load_places(&app->lc, e) < 0)
-        return -1;
     app->expiry = expiry_new(&app->lc, e);
     if (!app->expiry)
         return -1;
     app->lc.expiry = app->expiry;
+    if (lifecycle_load_places(&app->lc, e) < 0)
+        return -1;
     app->reconcile = reconcile_new(&app->lc, &sweep, e);
     if (!app->reconcile)
+        return -1;
+    app->watch = watch_new(&app->lc, app->reconcile, e);
+    if (!app->watch)
         return -1;
     if (c->renew_enabled) {
         app->renewer = renewer_new(&app->lc, c->renew_interval_s * 1000, e);
         if (!app->renewer)
             return -1;
     }
-    if (expiry_start(app->expiry, e) < 0)
+    if (expiry_start(app->expiry, e) < 0 || reconcile_start(app->reconcile, e) < 0)
         return -1;
-    return reconcile_start(app->reconcile, e);
+    return watch_start(app->watch, e);
 }
 
 static unsigned connections(const struct config *c)
@@ -352,6 +360,7 @@ static void stop(struct app *app)
         finish_requests(app);
     lifecycle_stop(&app->lc);
     jobs_free(app->jobs); /* waits for what a request began in the engine */
+    watch_free(app->watch);
     reconcile_free(app->reconcile);
     expiry_free(app->expiry);
     if (app->http)

@@ -98,7 +98,8 @@ static const struct option options[] = {
     UNUSED("docker.port_range_max", "the engine chooses free ports"),
     { "docker.sandbox_env", KIND_MAP, offsetof(struct config, sandbox_env), NULL, 0, 0, NULL,
       NULL },
-    UNUSED("docker.sandbox_binds", later),
+    { "docker.sandbox_binds", KIND_LIST, offsetof(struct config, sandbox_binds), NULL, 0, 0, NULL,
+      NULL },
     { "docker.drop_capabilities", KIND_LIST, offsetof(struct config, drop_capabilities),
       DEFAULT_CAPS, 0, 0, NULL, NULL },
     TEXT("docker.apparmor_profile", apparmor_profile, NULL, NULL, NULL),
@@ -130,6 +131,7 @@ static const struct option options[] = {
     TEXT("engine.socket", engine, "/var/run/docker.sock", "DOCKER_HOST", NULL),
     NUM("engine.pull_timeout_seconds", pull_timeout_s, "600", 1, 86400, NULL),
     BOOL("sandbox.read_only_root", read_only_root, "false", NULL),
+    NUM("sandbox.log_max_mb", log_max_mb, "10", 0, 1024, NULL),
     NUM("sandbox.ready_timeout_seconds", ready_timeout_s, "20", 1, 600, NULL),
     NUM("sandbox.create_wait_seconds", create_wait_s, "20", 0, 600,
         "sandbox.create_wait_seconds: a create that takes longer (image pull, hook) is answered "
@@ -137,6 +139,7 @@ static const struct option options[] = {
     BOOL("sandbox.cpu_hints", cpu_hints, "true",
          "sandbox.cpu_hints: a sandbox with a cpu limit gets GOMAXPROCS, OMP_NUM_THREADS and the "
          "like unless the request sets them (upstream: no)"),
+    NUM("sandbox.stop_grace_seconds", stop_grace_s, "0", 0, 300, NULL),
     NUM("sandbox.sweep_interval_seconds", sweep_interval_s, "5", 1, 3600, NULL),
     NUM("sandbox.keep_ended_seconds", ended_keep_s, "86400", 0, 31536000, NULL),
     NUM("sandbox.quarantine_seconds", quarantine_s, "3600", 0, 31536000, NULL),

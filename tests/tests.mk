@@ -63,6 +63,8 @@ fuzz_extra_create_body := $(filter %/gateway/api/create_body.o %/gateway/api/enc
   %/gateway/api/hooks_body.o %/gateway/api/system.o %/gateway/sandbox.o,$(gateway_obj)) $(call fuzz_obj,volume_body volume_rules host_path)
 fuzz_extra_volumes := $(call fuzz_obj,volume_body volume_rules host_path)
 fuzz_extra_agent_body := $(execd_obj)
+fuzz_extra_cron := $(call fuzz_obj,cron zone)
+fuzz_extra_lifecycle := $(filter %/execd/exec/lifecycle.o %/exec/cron.o %/exec/zone.o,$(execd_obj))
 fuzz_extra_target := $(call fuzz_obj,target port_path)
 
 fuzz_bin := $(fuzz_targets:%=build/fuzz/fuzz_%)

@@ -3,6 +3,7 @@
 #include "common/base/num.h"
 #include "common/json/jx.h"
 #include "gateway/api/api.h"
+#include "gateway/app.h"
 #include "gateway/domain/lifecycle.h"
 
 #include <string.h>
@@ -59,8 +60,11 @@ int api_sandbox_get(void *app, struct http_req *rq, struct http_resp *rs, struct
 int api_sandbox_delete(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
 {
     struct api *api = app;
+    const char *peer = http_req_header(rq, APP_PEER_HEADER);
+    const char *by = arena_printf(&rq->arena, "request %s from %s", rq->request_id,
+                                  peer ? peer : "an unknown address");
 
-    if (lifecycle_delete(api->lc, rq->params[0], e) < 0)
+    if (lifecycle_delete(api->lc, rq->params[0], by, e) < 0)
         return -1;
     rs->status = 204;
     return 0;

@@ -13,8 +13,7 @@
 #define SB_INVALID "SANDBOX::INVALID_PARAMETER"
 #define EGRESS "OPENSANDBOX_EGRESS_"
 
-/* bytes left for the mounts, which are known later: VOLUMES_MAX paths of escaped characters */
-enum { CLAIM_RESERVE = VOLUMES_MAX * (2 * HOST_PATH + 128) };
+_Static_assert(CLAIM_RESERVE >= VOLUMES_MAX * (2 * HOST_PATH + 128), "paths may be escaped");
 
 /* For programs that size their pools by the machine's CPUs and cannot see a quota. */
 static const char *const hints[] = {

@@ -37,6 +37,7 @@ struct lifecycle {
     int64_t started_ms;    /* Pending rows older than this are leftovers of an earlier process */
     int64_t max_timeout_s; /* 0: no cap */
     int ready_timeout_ms;  /* for the claim of a started sandbox */
+    int stop_grace_ms;     /* between TERM and KILL at its end; 0: KILL at once */
     const char *line_endings;
     struct creates *creates; /* NULL (tests): a create runs in its caller's thread to the end */
     int create_wait_ms;      /* how long a request waits for a create that takes long */
@@ -68,7 +69,7 @@ struct create_req {
     char body_sha256[65]; /* of the request's canonical body; with key */
 };
 
-/* Fills lc->places from the store; once, at start. */
+/* Fills lc->places and lc->expiry from the store; once, at start. */
 int lifecycle_load_places(struct lifecycle *lc, struct err *e);
 
 /* Returns when the sandbox is usable (its agent was claimed), or, still SANDBOX_PENDING, when that
@@ -84,7 +85,8 @@ int lifecycle_find(struct lifecycle *lc, const char *id, struct sandbox *out, st
 /* As sandbox_store_list. */
 int lifecycle_list(struct lifecycle *lc, const struct sandbox_query *q, struct sandbox_page *out,
                    struct err *e);
-int lifecycle_delete(struct lifecycle *lc, const char *id, struct err *e);
+/* Ends and removes it. by says who asked, as in "Deleted by %s."; NULL: nobody in particular. */
+int lifecycle_delete(struct lifecycle *lc, const char *id, const char *by, struct err *e);
 int lifecycle_pause(struct lifecycle *lc, const char *id, struct err *e);
 int lifecycle_resume(struct lifecycle *lc, const char *id, struct err *e);
 /* Sets a new expiry, earlier or later, on disk before it returns. */
@@ -101,9 +103,14 @@ int lifecycle_patch_metadata(struct lifecycle *lc, const char *id, const json_t 
  * matter of moments. Before the job pool stops. */
 void lifecycle_stop(struct lifecycle *lc);
 
-/* ---- for expiry.c and reconcile.c ---- */
+/* ---- for expiry.c, reconcile.c and watch.c ---- */
 
 /* Removes the sandbox if its time has come; 0 also when it was renewed or is gone. */
 int lifecycle_expire(struct lifecycle *lc, const char *id, struct err *e);
+/* The same without waiting: 1 when somebody else is changing the sandbox. Also finishes a removal
+ * that was begun. *next_ms: when its time comes, 0 when there is nothing to wait for. */
+int lifecycle_try_expire(struct lifecycle *lc, const char *id, int64_t *next_ms, struct err *e);
 /* Brings the record of id in line with what the runtime says about it now. */
 int lifecycle_settle(struct lifecycle *lc, const char *id, struct err *e);
+/* The same without waiting: 1 when somebody else is changing the sandbox. */
+int lifecycle_try_settle(struct lifecycle *lc, const char *id, struct err *e);

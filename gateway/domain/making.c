@@ -8,7 +8,6 @@
 #include "common/base/rand.h"
 #include "gateway/domain/claim.h"
 #include "gateway/domain/creates.h"
-#include "gateway/domain/expiry.h"
 #include "gateway/domain/fault.h"
 #include "gateway/domain/resources.h"
 #include "gateway/domain/volumes.h"
@@ -310,8 +309,6 @@ int making_finish(struct making *m, struct err *e)
     (void)fault_point("create.claimed");
     if (confirm(m, e) < 0)
         return -1;
-    if (m->sb.expires_ms && lc->expiry)
-        expiry_kick(lc->expiry);
     log_info("sandbox created", LOG_S("id", m->sb.id), LOG_S("image", m->sb.image));
     return 0;
 }

@@ -246,7 +246,7 @@ static void a_made_volume_is_kept_or_goes_as_asked(void **state)
     if (create(w, id) < 0)
         fail_msg("%s", w->e.msg);
     assert_int_equal(rows_of(w, id), 1); /* only what has to go is still our concern */
-    assert_int_equal(lifecycle_delete(&w->lc, id, &w->e), 0);
+    assert_int_equal(lifecycle_delete(&w->lc, id, NULL, &w->e), 0);
     assert_false(fake_runtime_has_volume(w->rt, "go"));
     assert_true(fake_runtime_has_volume(w->rt, "keep"));
     assert_true(fake_runtime_has_volume(w->rt, "both")); /* one of the two wants it kept */
@@ -310,7 +310,7 @@ static void a_create_that_is_deleted_while_it_pulls(void **state)
     volumes_sweep(w->volumes);
     assert_true(fake_runtime_has_volume(w->rt, "keep"));
     c = creates_find(w->lc.creates, id);
-    assert_int_equal(lifecycle_delete(&w->lc, id, &w->e), 0);
+    assert_int_equal(lifecycle_delete(&w->lc, id, NULL, &w->e), 0);
     fake_runtime_release(w->rt);
     if (c) {
         assert_int_equal(creates_wait(w->lc.creates, c, TEST_DEADLINE_MS, &w->e), -1);
@@ -330,7 +330,7 @@ static void what_cannot_be_removed_is_tried_again(void **state)
     add_named(w, "g", "/g", "go")->delete_with_sandbox = true;
     assert_int_equal(create(w, id), 0);
     fake_runtime_fail(w->rt, "volume_remove", 2, ERRC_CONFLICT, NULL); /* another one mounts it */
-    assert_int_equal(lifecycle_delete(&w->lc, id, &w->e), 0);
+    assert_int_equal(lifecycle_delete(&w->lc, id, NULL, &w->e), 0);
     assert_int_equal(rows(w), 1);
     assert_int_equal(reconcile_once(w->reconcile, &w->e), 0);
     assert_true(fake_runtime_has_volume(w->rt, "go"));
@@ -364,7 +364,7 @@ static void *create_and_delete(void *arg)
 
         rq.volumes = w->list;
         if (lifecycle_create(&w->lc, &rq, &sb, &e) == 0)
-            (void)lifecycle_delete(&w->lc, sb.id, &e);
+            (void)lifecycle_delete(&w->lc, sb.id, NULL, &e);
         volumes_sweep(w->volumes);
     }
     return NULL;
@@ -422,7 +422,7 @@ static void the_sweep_leaves_creates_and_sandboxes_alone(void **state)
     assert_int_equal(reconcile_once(w->reconcile, &w->e), 0);
     assert_true(fake_runtime_has_volume(w->rt, "go"));
     assert_int_equal(rows_of(w, id), 1);
-    assert_int_equal(lifecycle_delete(&w->lc, id, &w->e), 0);
+    assert_int_equal(lifecycle_delete(&w->lc, id, NULL, &w->e), 0);
 
     /* a sandbox that is gone left it, and a create that has no container yet is about to mount it */
     assert_int_equal(runtime_volume_make(w->rt, "go", GONE, &w->e), 0);
