@@ -24,6 +24,7 @@ struct making {
     bool hooked;          /* the claim waits for a preStart hook */
     bool pulling;         /* failed while it got the image */
     bool held;            /* the runtime may have something of it */
+    bool claimed;         /* something of the user may have run */
     bool apart;           /* goes on without its request */
     int64_t told_mono_ms; /* when the record last got a progress */
 };

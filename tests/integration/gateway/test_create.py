@@ -7,6 +7,8 @@ import signal
 import threading
 
 import pytest
+from opensandbox import SandboxSync
+from opensandbox.config import ConnectionConfigSync
 
 from harness import BASE, TAIL, wait_for
 from test_images import ENTRY, make_image, registry  # noqa: F401 (fixtures)
@@ -277,6 +279,25 @@ def test_a_request_waits_for_the_image(make_gateway, registry, make_image):  # n
     assert replies and replies[0].status == 202 and replies[0].json["status"]["state"] == "Running", replies[0].raw
 
 
+@pytest.mark.parametrize("by_proxy", [False, True], ids=["direct", "proxy"])
+def test_the_sdk_waits_until_it_is_there(slow, registry, by_proxy):  # noqa: F811
+    config = ConnectionConfigSync(domain=slow.domain, api_key=slow.key, use_server_proxy=by_proxy)
+    looked_up = f'/endpoints/{{port}}","status":{200 if by_proxy else 404}'
+
+    def let_in():
+        wait_for("the SDK looks for it", lambda: looked_up in slow.log_text())
+        registry.open.set()
+
+    door = threading.Thread(target=let_in)
+    door.start()
+    sandbox = SandboxSync.create(slow.uri, connection_config=config, entrypoint=ENTRY)
+    door.join()
+    assert sandbox.get_info().status.state == "Running"
+    assert sandbox.commands.run("/bin/busybox echo here").logs.stdout[0].text.strip() == "here"
+    sandbox.kill()
+    sandbox.close()
+
+
 # ---- hooks ----
 
 
@@ -293,14 +314,15 @@ def test_pre_start_runs_before_the_entrypoint(shared):
 def test_pre_start_that_fails_leaves_nothing(shared):
     reply = post(shared, lifecycle={"preStart": {"command": ["sh", "-c", "exit 3"]}})
     assert reply.status == 500 and reply.json["code"] == "DOCKER::SANDBOX_START_FAILED", reply.raw
-    assert "preStart" in reply.json["message"]
+    assert "preStart" in reply.json["message"] and "status 3" in reply.json["message"]
     assert shared.records() == [] and shared.engine.containers(shared.instance) == []
 
 
 def test_a_schedule_that_is_none_is_named(shared):
     hook = {"name": "n", "schedule": "often", "command": ["true"]}
     reply = post(shared, lifecycle={"periodic": [hook]})
-    assert reply.status == 400 and "schedule" in reply.json["message"], reply.raw
+    assert reply.status == 400 and reply.json["code"] == INVALID, reply.raw
+    assert "schedule" in reply.json["message"], reply.raw
     assert shared.engine.containers(shared.instance) == []
 
 
