@@ -189,7 +189,8 @@ static bool is_news(const struct subject *s, enum sandbox_state state)
 
     if (state == SANDBOX_STOPPING)
         return false;
-    if (has(s, RUNTIME_EVENT_REMOVED) || (has(s, RUNTIME_EVENT_ENDED) && !over))
+    if (has(s, RUNTIME_EVENT_REMOVED) || (has(s, RUNTIME_EVENT_ENDED) && !over) ||
+        (has(s, RUNTIME_EVENT_OOM) && over)) /* then it is the reason of the end */
         return true;
     switch (s->last) {
     case RUNTIME_EVENT_STARTED:
@@ -271,7 +272,7 @@ static void on_event(void *arg, const struct runtime_event *ev)
             expiry_hurry(w->lc->expiry);
         break;
     case RUNTIME_EVENT_LOST:
-        log_warn("the engine's events broke off; reading them again as soon as it answers");
+        log_debug("the engine's events broke off"); /* the runtime says why */
         break;
     default:
         if (!keep(w, ev))
