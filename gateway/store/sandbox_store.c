@@ -4,6 +4,7 @@
 #include "gateway/store/db.h"
 #include "gateway/store/event_store.h"
 #include "gateway/store/row.h"
+#include "gateway/store/snapshot_store.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +78,7 @@ static int insert_fn(struct db_conn *c, void *arg, struct err *e)
     int col;
     int rc;
 
-    if (!st)
+    if (!st || (sb->snapshot_id[0] && snapshot_store_usable(c, sb->snapshot_id, e) < 0))
         return -1;
     for (col = 0; col < COL_MAX_; col++) {
         rc = texts[col] ? row_bind_text(c, st, col + 1, texts[col], e)
