@@ -38,7 +38,7 @@ static void remove_one(void *arg)
     struct err e = { 0 };
     int rc = lifecycle_expire(x->lc, r->id, &e);
 
-    if (rc < 0)
+    if (rc < 0 && e.code != ERRC_BUSY)
         log_warn("expired sandbox not removed yet", LOG_S("id", r->id), LOG_S("error", e.msg));
     (void)pthread_mutex_lock(&x->guard);
     x->failed += rc < 0;

@@ -10,6 +10,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+struct captures;
 struct clock;
 struct db;
 struct err;
@@ -31,11 +32,14 @@ struct lifecycle {
     int64_t max_timeout_s; /* 0: no cap */
     int ready_timeout_ms;  /* for the claim of a started sandbox */
     const char *line_endings;
+    struct captures *captures; /* sandboxes whose files are being captured; NULL: never any */
+    int capture_wait_ms;       /* how long a change waits for the end of a capture */
 };
 
 /* What a client asks for; borrowed. JSON values are type-checked by the decoder. */
 struct create_req {
-    const char *image;
+    const char *image;         /* NULL when snapshot_id is set */
+    const char *snapshot_id;   /* NULL: image */
     const char *registry_user; /* NULL: anonymous */
     const char *registry_password;
     const char *platform_os; /* NULL: not requested */
@@ -79,7 +83,9 @@ int lifecycle_patch_metadata(struct lifecycle *lc, const char *id, const json_t 
 
 /* ---- for expiry.c and reconcile.c ---- */
 
-/* Removes the sandbox if its time has come; 0 also when it was renewed or is gone. */
+/* Removes the sandbox if its time has come; 0 also when it was renewed or is gone. ERRC_BUSY while its
+ * files are being captured; expiry is told when that is over. */
 int lifecycle_expire(struct lifecycle *lc, const char *id, struct err *e);
-/* Brings the record of id in line with what the runtime says about it now. */
+/* Brings the record of id in line with what the runtime says about it now. Does nothing while its
+ * files are being captured (the engine freezes it meanwhile); the capture settles it at its end. */
 int lifecycle_settle(struct lifecycle *lc, const char *id, struct err *e);

@@ -50,23 +50,21 @@ static int end_sandbox(struct lifecycle *lc, struct sandbox *sb, const char *rea
 
 int lifecycle_delete(struct lifecycle *lc, const char *id, struct err *e)
 {
-    AUTO_KEYED struct keyed_lock *held = keyed_lock_take(lc->locks, id);
+    AUTO_KEYED struct keyed_lock *held = lifecycle_take(lc, id, lc->capture_wait_ms, e);
     AUTO_SANDBOX struct sandbox sb = { 0 };
 
-    if (!held)
-        return err_nomem(e);
-    if (lifecycle_get(lc, id, &sb, e) < 0)
+    if (!held || lifecycle_get(lc, id, &sb, e) < 0)
         return -1;
     return end_sandbox(lc, &sb, "DELETED", "Deleted by request.", e);
 }
 
 int lifecycle_expire(struct lifecycle *lc, const char *id, struct err *e)
 {
-    AUTO_KEYED struct keyed_lock *held = keyed_lock_take(lc->locks, id);
+    AUTO_KEYED struct keyed_lock *held = lifecycle_take(lc, id, 0, e); /* others are due as well */
     AUTO_SANDBOX struct sandbox sb = { 0 };
 
     if (!held)
-        return err_nomem(e);
+        return -1;
     if (sandbox_store_get(lc->db, id, &sb, e) < 0)
         return e->code == ERRC_NOT_FOUND ? 0 : -1;
     if (!sb.expires_ms || sb.expires_ms > lc->clock->wall_ms())

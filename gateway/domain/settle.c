@@ -66,14 +66,20 @@ static int follow(struct lifecycle *lc, struct sandbox *sb, const struct freeze 
     return lifecycle_transition(lc, sb, f->from, e);
 }
 
+/* While its files are captured it is not looked at. */
+static int passed_over(const struct err *e)
+{
+    return e->code == ERRC_BUSY ? 0 : -1;
+}
+
 int lifecycle_settle(struct lifecycle *lc, const char *id, struct err *e)
 {
-    AUTO_KEYED struct keyed_lock *held = keyed_lock_take(lc->locks, id);
+    AUTO_KEYED struct keyed_lock *held = lifecycle_take(lc, id, 0, e);
     AUTO_SANDBOX struct sandbox sb = { 0 };
     struct runtime_status st;
 
     if (!held)
-        return err_nomem(e);
+        return passed_over(e);
     if (sandbox_store_get(lc->db, id, &sb, e) < 0)
         return e->code == ERRC_NOT_FOUND ? 0 : -1;
     if (sb.state == SANDBOX_STOPPING)
