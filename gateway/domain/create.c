@@ -11,6 +11,7 @@
 #include "gateway/domain/metadata.h"
 #include "gateway/domain/places.h"
 #include "gateway/domain/resources.h"
+#include "gateway/domain/snapshots.h"
 #include "gateway/store/sandbox_store.h"
 
 #include <stdio.h>
@@ -53,7 +54,9 @@ static int fill_record(struct lifecycle *lc, const struct create_req *rq, struct
     memcpy(sb->login_ports, rq->login_ports, sizeof(sb->login_ports));
     if (rq->secure_access)
         rand_hex(sb->secure_token, RAND_SECRET_BYTES);
-    sb->image = strdup(rq->image);
+    sb->image = strdup(rq->image ? rq->image : "");
+    (void)snprintf(sb->snapshot_id, sizeof(sb->snapshot_id), "%s",
+                   rq->snapshot_id ? rq->snapshot_id : "");
     sb->entrypoint = json_dumps(rq->entrypoint, JSON_COMPACT);
     sb->metadata = rq->metadata ? json_dumps(rq->metadata, JSON_COMPACT) : strdup("{}");
     sb->extensions = rq->extensions ? json_dumps(rq->extensions, JSON_COMPACT) : strdup("{}");
@@ -96,6 +99,7 @@ static int bring_up(struct lifecycle *lc, const struct create_req *rq, const str
     struct runtime_spec spec = {
         .id = sb->id,
         .image = { .ref = rq->image,
+                   .snapshot_id = rq->snapshot_id,
                    .registry_user = rq->registry_user,
                    .registry_password = rq->registry_password,
                    .platform_os = rq->platform_os,
@@ -109,8 +113,11 @@ static int bring_up(struct lifecycle *lc, const struct create_req *rq, const str
 
     rand_hex(secret, RAND_SECRET_BYTES);
     sha256_hex(secret, strlen(secret), hash);
-    if (start_held(lc, &spec, &sb->place, e) < 0)
+    if (start_held(lc, &spec, &sb->place, e) < 0) {
+        if (rq->snapshot_id)
+            snapshots_restore_failed(lc, rq->snapshot_id);
         return -1;
+    }
     (void)fault_point("create.held");
     claim = claim_of(lc, rq, secret, sb->token);
     if (!claim)
@@ -156,6 +163,9 @@ static void undo(struct lifecycle *lc, struct sandbox *sb, const struct err *why
 static int check_request(struct lifecycle *lc, const struct create_req *rq, struct resources *res,
                          struct err *e)
 {
+    if (rq->snapshot_id &&
+        snapshots_check_restore(lc, rq->snapshot_id, rq->platform_os, rq->platform_arch, e) < 0)
+        return -1;
     if (metadata_check(rq->metadata, e) < 0)
         return -1;
     if (lc->max_timeout_s && rq->timeout_s > lc->max_timeout_s)
