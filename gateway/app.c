@@ -12,6 +12,7 @@
 #include "gateway/agent_blob.h"
 #include "gateway/api/api.h"
 #include "gateway/config.h"
+#include "gateway/domain/captures.h"
 #include "gateway/domain/expiry.h"
 #include "gateway/domain/fault.h"
 #include "gateway/domain/lifecycle.h"
@@ -19,6 +20,7 @@
 #include "gateway/domain/reconcile.h"
 #include "gateway/domain/relays.h"
 #include "gateway/domain/renewer.h"
+#include "gateway/domain/snapshots.h"
 #include "gateway/proxy/proxy.h"
 #include "gateway/proxy/relay.h"
 #include "gateway/store/db.h"
@@ -32,6 +34,7 @@ enum {
     APP_QUEUE = 1024,
     APP_INTERNAL_IDLE_S = 120, /* longer than the front keeps its end: it never meets a stale one */
     LATE_STEPS = 10,
+    APP_CAPTURE_WAIT_MS = 20000, /* shorter than the time-out of clients, 30 s */
 };
 
 struct app {
@@ -45,9 +48,11 @@ struct app {
     struct runtime *rt;
     struct keyed_locks *locks;
     struct places *places;
+    struct captures *captures;
     struct lifecycle lc;
     struct expiry *expiry;
     struct reconcile *reconcile;
+    struct snapshots *snapshots;
     struct renewer *renewer; /* NULL: renewal by access is off */
     struct api api;
     struct http_server *http;
@@ -121,6 +126,31 @@ static int open_runtime(struct app *app, struct err *e)
     return runtime_open(c->runtime_type, &rc, &app->rt, e);
 }
 
+/* gVisor keeps changes of the file system where the engine does not find them. */
+static const char *snapshots_refusal(const struct config *c)
+{
+    const char *runtime = docker_runtime(c);
+
+    return runtime && strncmp(runtime, "runsc", 5) == 0
+               ? "snapshots are not available with gVisor (secure_runtime)"
+               : NULL;
+}
+
+static int make_snapshots(struct app *app, struct err *e)
+{
+    const struct config *c = app->cfg;
+    struct snapshots_config sc = {
+        .workers = (unsigned)c->snapshots_workers,
+        .timeout_ms = (int)c->snapshots_timeout_s * 1000,
+        .max = c->snapshots_max,
+        .allow_paused = c->snapshots_allow_paused,
+        .refusal = snapshots_refusal(c),
+    };
+
+    app->snapshots = snapshots_new(&app->lc, &sc, e);
+    return app->snapshots ? 0 : -1;
+}
+
 static int make_domain(struct app *app, struct err *e)
 {
     const struct config *c = app->cfg;
@@ -132,7 +162,8 @@ static int make_domain(struct app *app, struct err *e)
 
     app->locks = keyed_locks_new();
     app->places = places_new();
-    if (!app->locks || !app->places)
+    app->captures = captures_new();
+    if (!app->locks || !app->places || !app->captures)
         return err_nomem(e);
     app->lc = (struct lifecycle){
         .db = app->db,
@@ -144,6 +175,8 @@ static int make_domain(struct app *app, struct err *e)
         .max_timeout_s = c->max_sandbox_timeout_s,
         .ready_timeout_ms = (int)c->ready_timeout_s * 1000,
         .line_endings = c->line_endings,
+        .captures = app->captures,
+        .capture_wait_ms = APP_CAPTURE_WAIT_MS,
     };
     if (lifecycle_load_places(&app->lc, e) < 0)
         return -1;
@@ -154,12 +187,14 @@ static int make_domain(struct app *app, struct err *e)
     app->reconcile = reconcile_new(&app->lc, &sweep, e);
     if (!app->reconcile)
         return -1;
+    if (make_snapshots(app, e) < 0)
+        return -1;
     if (c->renew_enabled) {
         app->renewer = renewer_new(&app->lc, c->renew_interval_s * 1000, e);
         if (!app->renewer)
             return -1;
     }
-    if (expiry_start(app->expiry, e) < 0)
+    if (expiry_start(app->expiry, e) < 0 || snapshots_start(app->snapshots, e) < 0)
         return -1;
     return reconcile_start(app->reconcile, e);
 }
@@ -233,6 +268,7 @@ static int make_http(struct app *app, struct err *e)
 
     app->api = (struct api){
         .lc = &app->lc,
+        .snapshots = app->snapshots,
         .key = c->api_key,
         .signing_key = app->signing_key,
         .eip = c->eip && *c->eip ? c->eip : NULL,
@@ -305,6 +341,7 @@ static void stop(struct app *app)
     if (app->proxy)
         finish_requests(app);
     jobs_free(app->jobs); /* waits for what a request began in the engine */
+    snapshots_free(app->snapshots);
     reconcile_free(app->reconcile);
     expiry_free(app->expiry);
     if (app->http)
@@ -316,6 +353,7 @@ static void stop(struct app *app)
     http_server_free(app->http);
     keyed_locks_free(app->locks);
     places_free(app->places);
+    captures_free(app->captures);
     runtime_close(app->rt);
     db_close(app->db);
     signals_free(app->signals);

@@ -96,9 +96,6 @@ static int refuse_unsupported(const struct body *b, struct err *e)
     if (b->template_id)
         return err_api(e, ERRC_INVALID, "SANDBOX::API_NOT_SUPPORTED",
                        "templateId: templates are not available on this runtime");
-    if (!blank(b->snapshot_id))
-        return err_api(e, ERRC_INVALID, "SANDBOX::API_NOT_SUPPORTED",
-                       "snapshotId: snapshots are not available in this version; use image");
     if (b->network_policy || vault)
         return err_api(e, ERRC_INVALID, SB_INVALID,
                        "networkPolicy and credentialProxy are not available in this version");
@@ -126,6 +123,28 @@ static int take_image(const struct body *b, struct create_req *out, struct err *
     if (!image.auth)
         return 0;
     return jx_decode(image.auth, "image.auth", auth_fields, ARRAY_LEN(auth_fields), false, out, e);
+}
+
+static int take_source(const struct body *b, struct create_req *out, struct err *e)
+{
+    if (b->image)
+        return take_image(b, out, e);
+    out->snapshot_id = b->snapshot_id;
+    return 0;
+}
+
+/* A restored sandbox only waits unless it is told otherwise (contract 3.1). doc owns it. */
+static int default_entrypoint(struct body *b, json_t *doc, struct err *e)
+{
+    json_t *list;
+
+    if (b->entrypoint || blank(b->snapshot_id))
+        return 0;
+    list = json_pack("[s, s, s]", "tail", "-f", "/dev/null");
+    if (json_object_set_new(doc, "entrypoint", list) < 0)
+        return err_nomem(e);
+    b->entrypoint = list;
+    return 0;
 }
 
 /* The canonical spelling of a platform word, NULL when it is none (contract 3.1). */
@@ -238,7 +257,7 @@ static int take_body(const struct body *b, struct create_req *out, struct err *e
 {
     if (refuse_unsupported(b, e) < 0)
         return -1;
-    if (!b->image)
+    if (json_is_object(b->image) != blank(b->snapshot_id))
         return err_api(e, ERRC_INVALID, SB_INVALID,
                        "Exactly one of image or snapshotId must be provided.");
     if (!b->entrypoint)
@@ -252,7 +271,7 @@ static int take_body(const struct body *b, struct create_req *out, struct err *e
     out->resources = b->resources;
     out->timeout_s = b->timeout_s;
     out->secure_access = b->secure_access;
-    if (take_image(b, out, e) < 0 || take_platform(b, out, e) < 0 || take_env(b, out, e) < 0)
+    if (take_source(b, out, e) < 0 || take_platform(b, out, e) < 0 || take_env(b, out, e) < 0)
         return -1;
     return take_extensions(b, out, e);
 }
@@ -267,7 +286,7 @@ int api_decode_create(const struct http_req *rq, json_t **doc, struct create_req
     if (!v)
         return -1;
     if (jx_decode(v, "", body_fields, ARRAY_LEN(body_fields), false, &b, e) < 0 ||
-        take_body(&b, &made, e) < 0) {
+        default_entrypoint(&b, v, e) < 0 || take_body(&b, &made, e) < 0) {
         json_decref(v);
         return -1;
     }
