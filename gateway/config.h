@@ -50,20 +50,21 @@ struct config {
     /* [relay] */
     bool relay_enabled; /* ports of ours lead to ports of sandboxes, on demand */
     char *relay_host;
-    /* ours */
-    char *engine;                /* [engine] socket, or DOCKER_HOST */
-    int64_t pull_timeout_s;      /* [engine] pull_timeout_seconds */
-    bool read_only_root;         /* [sandbox] read_only_root */
-    int64_t ready_timeout_s;     /* [sandbox] ready_timeout_seconds */
-    int64_t sweep_interval_s;    /* [sandbox] sweep_interval_seconds */
-    int64_t ended_keep_s;        /* [sandbox] keep_ended_seconds */
-    int64_t quarantine_s;        /* [sandbox] quarantine_seconds */
-    bool snapshots_allow_paused; /* [snapshots] also of paused sandboxes */
+    /* [snapshots] */
+    bool snapshots_allow_paused; /* of paused sandboxes as well */
     int64_t snapshots_timeout_s; /* for one capture */
     int64_t snapshots_workers;   /* captures at a time */
     int64_t snapshots_max;       /* that are kept */
-    char *agent_dir;             /* [agent] dir: a development agent */
-    bool insecure;               /* OPENSANDBOX_INSECURE_SERVER=YES: may run without a key */
+    /* ours */
+    char *engine;             /* [engine] socket, or DOCKER_HOST */
+    int64_t pull_timeout_s;   /* [engine] pull_timeout_seconds */
+    bool read_only_root;      /* [sandbox] read_only_root */
+    int64_t ready_timeout_s;  /* [sandbox] ready_timeout_seconds */
+    int64_t sweep_interval_s; /* [sandbox] sweep_interval_seconds */
+    int64_t ended_keep_s;     /* [sandbox] keep_ended_seconds */
+    int64_t quarantine_s;     /* [sandbox] quarantine_seconds */
+    char *agent_dir;          /* [agent] dir: a development agent */
+    bool insecure;            /* OPENSANDBOX_INSECURE_SERVER=YES: may run without a key */
 };
 
 /* Defaults, then the file at path (NULL: none), then the environment. What deserves a word at

@@ -198,11 +198,18 @@ void snapshots_post(struct snapshots *s, const char *id, bool again)
 
 /* ---- the pass ---- */
 
+/* Its image is there: the process died, or the engine's answer was lost, before that was written
+ * down. */
 static int recovered(struct snapshots *s, const char *id, struct err *e)
 {
     struct snapshot snap;
 
     if (snapshot_store_get(s->lc->db, id, &snap, e) < 0)
+        return -1;
+    /* keeps the image and does what was left to do; its source need not be there any more */
+    if (runtime_snapshot_make(s->lc->rt, snap.sandbox_id, id, s->cfg.timeout_ms, &snap.size_bytes,
+                              e) < 0 &&
+        e->code == ERRC_BUSY)
         return -1;
     snapshot_set_state(&snap, SNAPSHOT_READY, "snapshot_recovery_ready",
                        "Snapshot is ready; the server was restarted while it was taken.",
