@@ -13,8 +13,9 @@ from harness import BASE, wait_for
 
 REPO = "opensandbox-snapshots"
 ROUNDS = int(os.environ.get("SANDGATE_SOAK", "1"))
-CREATE_STEPS = ["snapshot.intent", "snapshot.made", "snapshot.confirmed"]
-DELETE_STEPS = ["snapshot.delete_intent", "snapshot.image_removed", "snapshot.deleted"]
+RECOVERED = ["snapshot.loaded", "snapshot.cleaned", "snapshot.made"]  # the image is there: nothing is done twice
+CREATE_STEPS = ["snapshot.intent", "snapshot.committed", *RECOVERED, "snapshot.confirmed"]
+DELETE_STEPS = ["snapshot.delete_intent", "snapshot.removed", "snapshot.image_removed", "snapshot.deleted"]
 
 
 def run(gw, sid, script):
@@ -317,15 +318,32 @@ def test_kill_in_create(make, step):
         gw.start()
         shot = snapshots(gw)[0]
         shot = settled(gw, shot["id"])
-        reason = {"snapshot.made": "snapshot_recovery_ready"}.get(step, "snapshot_runtime_ready")
+        reason = "snapshot_recovery_ready" if step in RECOVERED else "snapshot_runtime_ready"
         assert (shot["status"]["state"], shot["status"]["reason"]) == ("Ready", reason)
         again = restore(gw, shot["id"]).json["id"]
         assert run(gw, again, "cat /root/file").strip() == "kept"
+        assert image(gw, shot["id"] + "-part") is None  # what the engine needed on the way
         assert gw.request("GET", f"/v1/sandboxes/{sid}").json["status"]["state"] == "Running"
         assert run(gw, sid, "echo alive").strip() == "alive"  # and not left frozen
         assert gw.request("DELETE", f"/v1/sandboxes/{again}").status == 204
         assert gw.request("DELETE", f"/v1/snapshots/{shot['id']}").status == 204
         assert image(gw, shot["id"]) is None
+
+
+def test_kill_in_the_middle_of_a_capture(make):
+    """The engine is still at work on the first one when the second is asked for."""
+    gw = make().start()
+    sid = gw.create().json["id"]
+    total = run(gw, sid, "head -c 100000000 /dev/urandom > /root/big && sha256sum /root/big")
+    made = gw.request("POST", f"/v1/sandboxes/{sid}/snapshots").json["id"]
+    wait_for("the engine captures", lambda: gw.engine.sandbox(sid)["State"]["Paused"])
+    gw.kill9()
+    gw.start()
+    assert settled(gw, made, 120)["status"]["state"] == "Ready"
+    assert run(gw, restore(gw, made).json["id"], "sha256sum /root/big") == total
+    wait_for("the source goes on", lambda: not gw.engine.sandbox(sid)["State"]["Paused"])
+    assert run(gw, sid, "sha256sum /root/big") == total
+    wait_for("so does its record", lambda: gw.request("GET", f"/v1/sandboxes/{sid}").json["status"]["state"] == "Running")
 
 
 @pytest.mark.parametrize("step", DELETE_STEPS)
