@@ -11,7 +11,7 @@ struct captures;
 struct captures *captures_new(void);     /* NULL: out of memory */
 void captures_free(struct captures *cs); /* takes NULL */
 
-/* Caller holds the id's keyed lock and has seen no mark. -1: out of memory. */
+/* Caller holds the id's keyed lock and has seen no mark, or nobody else runs yet. -1: out of memory. */
 int captures_begin(struct captures *cs, const char *id);
 void captures_end(struct captures *cs, const char *id); /* wakes who waits */
 bool captures_has(struct captures *cs, const char *id); /* cs NULL: false */

@@ -20,6 +20,8 @@
 enum {
     PASS_RETRY_MS = 2000, /* while something is left undone, e.g. the engine is away */
     PASS_IDLE_MS = 60000, /* else: an independent look */
+    MARK_MAX_MS =
+        60000, /* how long after the start a capture of an earlier process is waited for */
 };
 
 struct task {
@@ -196,45 +198,116 @@ void snapshots_post(struct snapshots *s, const char *id, bool again)
     worker_kick(&s->worker);
 }
 
+/* ---- captures of an earlier process ---- */
+
+/* The engine may still be at work on them. Their sources are marked before anybody else looks at
+ * them, until the pass has found out. */
+static int mark_sources(struct snapshots *s, struct err *e)
+{
+    struct snapshot_refs refs;
+    struct snapshot snap;
+    size_t i;
+    int rc = 0;
+
+    if (snapshot_store_unfinished(s->lc->db, &refs, e) < 0)
+        return -1;
+    for (i = 0; i < refs.len && rc == 0; i++) {
+        if (refs.items[i].state != SNAPSHOT_CREATING ||
+            snapshot_store_get(s->lc->db, refs.items[i].id, &snap, NULL) < 0)
+            continue;
+        if (captures_begin(s->lc->captures, snap.sandbox_id) < 0 ||
+            json_object_set_new(s->marked, snap.sandbox_id, json_true()) < 0)
+            rc = err_nomem(e);
+    }
+    free(refs.items);
+    return rc;
+}
+
+static void unmark(struct snapshots *s, const char *sandbox_id)
+{
+    if (json_object_get(s->marked, sandbox_id))
+        captures_end(s->lc->captures, sandbox_id);
+    (void)json_object_del(s->marked, sandbox_id);
+}
+
+static void unmark_all(struct snapshots *s)
+{
+    const char *id;
+    json_t *v;
+    void *next;
+
+    json_object_foreach_safe(s->marked, next, id, v) {
+        unmark(s, id);
+    }
+}
+
+/* 0: the engine is no longer at work on a capture of that source, and its mark is gone. -1 with
+ * ERRC_BUSY: it is, since it keeps frozen what runs according to the record. */
+static int wait_for_earlier(struct snapshots *s, const char *sandbox_id, struct err *e)
+{
+    AUTO_SANDBOX struct sandbox sb = { 0 };
+    struct runtime_status st = { 0 };
+
+    if (!json_object_get(s->marked, sandbox_id))
+        return 0;
+    if (clock_mono_ms() - s->started_mono_ms < MARK_MAX_MS &&
+        sandbox_store_get(s->lc->db, sandbox_id, &sb, NULL) == 0 && sb.state == SANDBOX_RUNNING) {
+        if (runtime_status(s->lc->rt, sandbox_id, &st, e) < 0 && e->code != ERRC_NOT_FOUND)
+            return -1;
+        if (st.state == RUNTIME_PAUSED)
+            return err_set(e, ERRC_BUSY, "the engine still captures sandbox %s", sandbox_id);
+    }
+    unmark(s, sandbox_id);
+    return 0;
+}
+
 /* ---- the pass ---- */
 
 /* Its image is there: the process died, or the engine's answer was lost, before that was written
  * down. */
-static int recovered(struct snapshots *s, const char *id, struct err *e)
+static int recovered(struct snapshots *s, struct snapshot *snap, struct err *e)
 {
-    struct snapshot snap;
-
-    if (snapshot_store_get(s->lc->db, id, &snap, e) < 0)
-        return -1;
     /* keeps the image and does what was left to do; its source need not be there any more */
-    if (runtime_snapshot_make(s->lc->rt, snap.sandbox_id, id, s->cfg.timeout_ms, &snap.size_bytes,
-                              e) < 0 &&
+    if (runtime_snapshot_make(s->lc->rt, snap->sandbox_id, snap->id, s->cfg.timeout_ms,
+                              &snap->size_bytes, e) < 0 &&
         e->code == ERRC_BUSY)
         return -1;
-    snapshot_set_state(&snap, SNAPSHOT_READY, "snapshot_recovery_ready",
+    snapshot_set_state(snap, SNAPSHOT_READY, "snapshot_recovery_ready",
                        "Snapshot is ready; the server was restarted while it was taken.",
                        s->lc->clock->wall_ms());
-    if (snapshot_store_transition(s->lc->db, &snap, SNAPSHOT_CREATING, e) == 0)
+    if (snapshot_store_transition(s->lc->db, snap, SNAPSHOT_CREATING, e) == 0)
         return 0;
     return e->code == ERRC_CONFLICT ? 0 : -1; /* its capture came to an end meanwhile */
 }
 
-/* A row in SNAPSHOT_CREATING that nobody works on. 1: it is being worked on now. */
+/* A row in SNAPSHOT_CREATING that nobody works on; its place is reserved. 1: it is handed to a thread,
+ * with its place. */
+static int resume(struct snapshots *s, const char *id, struct err *e)
+{
+    struct snapshot snap;
+
+    if (snapshot_store_get(s->lc->db, id, &snap, e) < 0)
+        return e->code == ERRC_NOT_FOUND ? 0 : -1;
+    if (wait_for_earlier(s, snap.sandbox_id, e) < 0)
+        return -1;
+    if (runtime_snapshot_get(s->lc->rt, id, e) == 0)
+        return recovered(s, &snap, e);
+    if (e->code != ERRC_NOT_FOUND)
+        return -1;
+    snapshots_post(s, id, true);
+    return 1;
+}
+
 static int recover(struct snapshots *s, const char *id, struct err *e)
 {
     int rc;
 
     if (snapshots_reserve(s, id, e) < 0)
-        return e->code == ERRC_CONFLICT ? 1 : -1;
-    rc = runtime_snapshot_get(s->lc->rt, id, e);
-    if (rc < 0 && e->code == ERRC_NOT_FOUND) {
-        snapshots_post(s, id, true);
-        return 1;
-    }
-    if (rc == 0)
-        rc = recovered(s, id, e);
-    snapshots_release(s, id);
-    return rc;
+        return e->code == ERRC_CONFLICT ? 0 : -1; /* it is under way */
+    rc = resume(s, id, e);
+    if (rc <= 0)
+        snapshots_release(s, id);
+    return rc < 0 ? -1 : 0;
 }
 
 int snapshots_pass(struct snapshots *s, struct err *e)
@@ -252,7 +325,7 @@ int snapshots_pass(struct snapshots *s, struct err *e)
 
         rc = refs.items[i].state == SNAPSHOT_CREATING ? recover(s, id, &why)
                                                       : snapshots_finish_delete(s, id, &why);
-        if (rc >= 0)
+        if (rc == 0)
             continue;
         left++;
         if (e)
@@ -295,10 +368,12 @@ struct snapshots *snapshots_new(struct lifecycle *lc, const struct snapshots_con
     (void)pthread_cond_init(&s->changed, &attr);
     (void)pthread_condattr_destroy(&attr);
     worker_init(&s->worker, look, s);
+    s->started_mono_ms = clock_mono_ms();
     s->under_way = json_object();
-    if (!s->under_way)
+    s->marked = json_object();
+    if (!s->under_way || !s->marked)
         (void)err_nomem(e);
-    else
+    else if (mark_sources(s, e) == 0)
         s->jobs = jobs_new(cfg->workers, SNAPSHOTS_WAITING_MAX, e);
     if (!s->jobs) {
         snapshots_free(s);
@@ -321,6 +396,8 @@ void snapshots_free(struct snapshots *s)
     (void)pthread_mutex_unlock(&s->guard);
     worker_stop(&s->worker);
     jobs_free(s->jobs);
+    unmark_all(s);
+    json_decref(s->marked);
     json_decref(s->under_way);
     (void)pthread_cond_destroy(&s->changed);
     (void)pthread_mutex_destroy(&s->guard);

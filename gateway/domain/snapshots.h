@@ -27,7 +27,8 @@ struct snapshots_config {
     const char *refusal; /* why this runtime cannot capture files; NULL: it can. Static */
 };
 
-/* lc has captures. NULL: err set. */
+/* lc has captures. Before anything else looks at sandboxes: those whose capture was cut off are marked.
+ * NULL: err set. */
 struct snapshots *snapshots_new(struct lifecycle *lc, const struct snapshots_config *cfg,
                                 struct err *e);
 /* Starts the background pass. */

@@ -13,6 +13,9 @@ struct snapshots {
     struct snapshots_config cfg;
     struct jobs *jobs;
     struct worker worker;
+    json_t
+        *marked; /* source id → true: an earlier process began its capture; of new and the pass */
+    int64_t started_mono_ms;
     bool failing;          /* of the pass: a failure is logged once; the pass's thread alone */
     pthread_mutex_t guard; /* guards the two below */
     pthread_cond_t changed;

@@ -369,6 +369,41 @@ static void an_engine_that_is_away_is_waited_for(void **state)
     assert_state(w, s.id, SNAPSHOT_READY, "snapshot_runtime_ready");
 }
 
+/* The engine goes on with what a process that died had asked for. */
+static void what_the_engine_is_still_at_is_waited_for(void **state)
+{
+    struct world *w = *state;
+    struct sandbox sb;
+
+    leave(w, "s1", SNAPSHOT_CREATING, w->source);
+    leave(w, "s2", SNAPSHOT_CREATING, w->source);
+    fake_runtime_put(w->rt, w->source, RUNTIME_PAUSED, 0);
+    restart(w);
+    w->lc.capture_wait_ms = 1;
+    assert_int_equal(lifecycle_settle(&w->lc, w->source, &w->e), 0);
+    assert_int_equal(lifecycle_get(&w->lc, w->source, &sb, &w->e), 0);
+    assert_int_equal(sb.state, SANDBOX_RUNNING);
+    sandbox_done(&sb);
+    assert_error(w, lifecycle_delete(&w->lc, w->source, &w->e), ERRC_BUSY, "");
+    assert_int_equal(snapshots_pass(w->s, &w->e), 2);
+    assert_state(w, "s1", SNAPSHOT_CREATING, "left");
+    assert_int_equal(fake_runtime_calls(w->rt, "snapshot_make"), 0);
+
+    fake_runtime_put(w->rt, w->source, RUNTIME_RUNNING, 0);
+    assert_int_equal(snapshots_pass(w->s, &w->e), 0);
+    wait_idle(w);
+    assert_state(w, "s1", SNAPSHOT_READY, "snapshot_runtime_ready");
+    assert_state(w, "s2", SNAPSHOT_READY, "snapshot_runtime_ready");
+    assert_int_equal(lifecycle_delete(&w->lc, w->source, &w->e), 0);
+
+    leave(w, "s3", SNAPSHOT_CREATING, "gone"); /* a mark does not outlive who set it */
+    restart(w);
+    assert_true(captures_has(w->lc.captures, "gone"));
+    snapshots_free(w->s);
+    assert_false(captures_has(w->lc.captures, "gone"));
+    start(w);
+}
+
 static void what_is_under_way_is_left_alone(void **state)
 {
     struct world *w = *state;
@@ -802,6 +837,7 @@ int main(void)
         T(there_is_an_end_to_how_many_are_kept),
         T(what_was_cut_off_is_finished),
         T(an_engine_that_is_away_is_waited_for),
+        T(what_the_engine_is_still_at_is_waited_for),
         T(what_is_under_way_is_left_alone),
         T(what_waits_at_the_end_is_left_to_the_next_start),
         T(image_and_row_go_together),
