@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import threading
+import urllib.parse
 
 import pytest
 
@@ -36,6 +37,13 @@ def image(gw, snapshot_id):
     status, about = gw.engine.call("GET", f"/images/{REPO}:{snapshot_id}/json")
     assert status in (200, 404), about
     return about if status == 200 else None
+
+
+def nameless(gw, sid):
+    """Images without a name that were made from a sandbox: nobody would ever find and remove them."""
+    filters = urllib.parse.quote(json.dumps({"dangling": ["true"]}))
+    found = [i["Id"] for i in gw.engine.call("GET", f"/images/json?filters={filters}")[1]]
+    return [i for i in found if sid in json.dumps(gw.engine.call("GET", f"/images/{i}/history")[1])]
 
 
 def snapshots(gw, query=""):
@@ -343,6 +351,7 @@ def test_kill_in_the_middle_of_a_capture(make):
     assert run(gw, restore(gw, made).json["id"], "sha256sum /root/big") == total
     wait_for("the source goes on", lambda: not gw.engine.sandbox(sid)["State"]["Paused"])
     assert run(gw, sid, "sha256sum /root/big") == total
+    assert nameless(gw, sid) == []
     wait_for("so does its record", lambda: gw.request("GET", f"/v1/sandboxes/{sid}").json["status"]["state"] == "Running")
 
 
