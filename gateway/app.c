@@ -13,6 +13,7 @@
 #include "gateway/api/api.h"
 #include "gateway/config.h"
 #include "gateway/domain/captures.h"
+#include "gateway/domain/creates.h"
 #include "gateway/domain/expiry.h"
 #include "gateway/domain/fault.h"
 #include "gateway/domain/lifecycle.h"
@@ -21,6 +22,7 @@
 #include "gateway/domain/relays.h"
 #include "gateway/domain/renewer.h"
 #include "gateway/domain/snapshots.h"
+#include "gateway/domain/watch.h"
 #include "gateway/proxy/proxy.h"
 #include "gateway/proxy/relay.h"
 #include "gateway/store/db.h"
@@ -49,9 +51,11 @@ struct app {
     struct keyed_locks *locks;
     struct places *places;
     struct captures *captures;
+    struct creates *creates;
     struct lifecycle lc;
     struct expiry *expiry;
     struct reconcile *reconcile;
+    struct watch *watch;
     struct snapshots *snapshots;
     struct renewer *renewer; /* NULL: renewal by access is off */
     struct api api;
@@ -117,6 +121,8 @@ static int open_runtime(struct app *app, struct err *e)
         .no_new_privileges = c->no_new_privileges,
         .read_only_root = c->read_only_root,
         .pids_limit = (int)c->pids_limit,
+        .log_max_mb = (int)c->log_max_mb,
+        .binds = (const char *const *)c->sandbox_binds,
         .agent_dir = c->agent_dir,
         .agent = agent_blob,
         .agent_len = (size_t)(agent_blob_end - agent_blob),
@@ -163,7 +169,8 @@ static int make_domain(struct app *app, struct err *e)
     app->locks = keyed_locks_new();
     app->places = places_new();
     app->captures = captures_new();
-    if (!app->locks || !app->places || !app->captures)
+    app->creates = creates_new((unsigned)(c->job_threads + 1) / 2);
+    if (!app->locks || !app->places || !app->captures || !app->creates)
         return err_nomem(e);
     app->lc = (struct lifecycle){
         .db = app->db,
@@ -174,29 +181,36 @@ static int make_domain(struct app *app, struct err *e)
         .started_ms = clock_wall_ms(),
         .max_timeout_s = c->max_sandbox_timeout_s,
         .ready_timeout_ms = (int)c->ready_timeout_s * 1000,
+        .stop_grace_ms = (int)c->stop_grace_s * 1000,
         .line_endings = c->line_endings,
         .captures = app->captures,
         .capture_wait_ms = APP_CAPTURE_WAIT_MS,
+        .creates = app->creates,
+        .create_wait_ms = (int)c->create_wait_s * 1000,
+        .cpu_hints = c->cpu_hints,
+        .env = c->sandbox_env,
     };
-    if (lifecycle_load_places(&app->lc, e) < 0)
-        return -1;
     app->expiry = expiry_new(&app->lc, e);
     if (!app->expiry)
         return -1;
     app->lc.expiry = app->expiry;
+    if (lifecycle_load_places(&app->lc, e) < 0)
+        return -1;
     app->reconcile = reconcile_new(&app->lc, &sweep, e);
     if (!app->reconcile)
         return -1;
-    if (make_snapshots(app, e) < 0)
+    app->watch = watch_new(&app->lc, app->reconcile, e);
+    if (!app->watch || make_snapshots(app, e) < 0)
         return -1;
     if (c->renew_enabled) {
         app->renewer = renewer_new(&app->lc, c->renew_interval_s * 1000, e);
         if (!app->renewer)
             return -1;
     }
-    if (expiry_start(app->expiry, e) < 0 || snapshots_start(app->snapshots, e) < 0)
+    if (expiry_start(app->expiry, e) < 0 || snapshots_start(app->snapshots, e) < 0 ||
+        reconcile_start(app->reconcile, e) < 0)
         return -1;
-    return reconcile_start(app->reconcile, e);
+    return watch_start(app->watch, e);
 }
 
 static unsigned connections(const struct config *c)
@@ -340,8 +354,10 @@ static void stop(struct app *app)
 {
     if (app->proxy)
         finish_requests(app);
+    lifecycle_stop(&app->lc);
     jobs_free(app->jobs); /* waits for what a request began in the engine */
     snapshots_free(app->snapshots);
+    watch_free(app->watch);
     reconcile_free(app->reconcile);
     expiry_free(app->expiry);
     if (app->http)
@@ -351,6 +367,7 @@ static void stop(struct app *app)
     relays_free(app->relays);
     renewer_free(app->renewer);
     http_server_free(app->http);
+    creates_free(app->creates);
     keyed_locks_free(app->locks);
     places_free(app->places);
     captures_free(app->captures);

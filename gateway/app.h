@@ -2,7 +2,8 @@
  *
  * Threads: the main thread runs the loop (HTTP, signals) and never blocks; the job pool runs what
  * blocks; one writer thread in store/db.c; one thread each for expiry, for the sweep and for
- * unfinished snapshots; a few that capture files.
+ * unfinished snapshots; a few that capture files; one for each create that outlasts its request
+ * (domain/creates.h).
  * Lock order: a sandbox's keyed lock, then locks inside runtime or store; those never call back. */
 #pragma once
 

@@ -22,7 +22,14 @@ enum {
     API_MAP_MAX = 1024,          /* entries of env, metadata, extensions, resourceLimits */
     API_STRING_MAX = 128 * 1024, /* one env value or entrypoint item: Linux' MAX_ARG_STRLEN */
     API_IMAGE_MAX = 512,
+    API_HOOKS_MAX = 64,      /* periodic hooks */
+    API_HOOK_NAME_MAX = 128, /* bytes */
+    API_SCHEDULE_MAX = 256,
+    API_PRE_START_MAX_S = 10800, /* these three: contract/newest.md 3.5 */
+    API_PERIODIC_MAX_S = 300,
+    API_HOOK_DEFAULT_S = 60,
     API_METRICS_MAX = 64 * 1024,
+    API_KEY_MAX = 255, /* Idempotency-Key */
 };
 
 /* What the handlers work on; one per process. */
@@ -51,6 +58,10 @@ int api_authorize(void *app, struct http_req *rq, struct err *e);
 /* create_body.c: the caller owns *doc, which rq borrows from. */
 int api_decode_create(const struct http_req *rq, json_t **doc, struct create_req *out,
                       struct err *e);
+
+/* hooks_body.c: the member "lifecycle" (NULL: none), checked and completed; what out borrows of it is
+ * kept by doc. */
+int api_decode_hooks(json_t *doc, const json_t *lifecycle, struct create_req *out, struct err *e);
 
 /* encode.c: fresh values, NULL when memory is out. */
 json_t *api_sandbox_json(const struct sandbox *sb, bool with_image);

@@ -75,7 +75,7 @@ int lifecycle_renew(struct lifecycle *lc, const char *id, int64_t expires_ms, st
     if (sandbox_store_set_expiry(lc->db, id, expires_ms, e) < 0)
         return -1;
     if (lc->expiry)
-        expiry_kick(lc->expiry);
+        expiry_set(lc->expiry, id, expires_ms);
     return 0;
 }
 

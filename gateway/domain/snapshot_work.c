@@ -99,7 +99,7 @@ static void end(struct snapshots *s, const char *sandbox_id)
 {
     captures_end(s->lc->captures, sandbox_id);
     if (s->lc->expiry)
-        expiry_kick(s->lc->expiry);
+        expiry_hurry(s->lc->expiry);
     (void)lifecycle_settle(s->lc, sandbox_id, &(struct err){ 0 }); /* else the next sweep does */
 }
 

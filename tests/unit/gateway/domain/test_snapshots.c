@@ -258,7 +258,7 @@ static void a_source_that_ends_before_its_turn_fails_it(void **state)
 
     leave(w, "s1", SNAPSHOT_CREATING, w->source);
     assert_int_equal(snapshots_reserve(w->s, "s1", &w->e), 0);
-    assert_int_equal(lifecycle_delete(&w->lc, w->source, &w->e), 0);
+    assert_int_equal(lifecycle_delete(&w->lc, w->source, NULL, &w->e), 0);
     snapshots_post(w->s, "s1", false);
     wait_idle(w);
     assert_state(w, "s1", SNAPSHOT_FAILED, "snapshot_runtime_failed");
@@ -380,11 +380,11 @@ static void what_the_engine_is_still_at_is_waited_for(void **state)
     fake_runtime_put(w->rt, w->source, RUNTIME_PAUSED, 0);
     restart(w);
     w->lc.capture_wait_ms = 1;
-    assert_int_equal(lifecycle_settle(&w->lc, w->source, &w->e), 0);
+    assert_int_equal(lifecycle_try_settle(&w->lc, w->source, &w->e), 1);
     assert_int_equal(lifecycle_get(&w->lc, w->source, &sb, &w->e), 0);
     assert_int_equal(sb.state, SANDBOX_RUNNING);
     sandbox_done(&sb);
-    assert_error(w, lifecycle_delete(&w->lc, w->source, &w->e), ERRC_BUSY, "");
+    assert_error(w, lifecycle_delete(&w->lc, w->source, NULL, &w->e), ERRC_BUSY, "");
     assert_int_equal(snapshots_pass(w->s, &w->e), 2);
     assert_state(w, "s1", SNAPSHOT_CREATING, "left");
     assert_int_equal(fake_runtime_calls(w->rt, "snapshot_make"), 0);
@@ -394,7 +394,7 @@ static void what_the_engine_is_still_at_is_waited_for(void **state)
     wait_idle(w);
     assert_state(w, "s1", SNAPSHOT_READY, "snapshot_runtime_ready");
     assert_state(w, "s2", SNAPSHOT_READY, "snapshot_runtime_ready");
-    assert_int_equal(lifecycle_delete(&w->lc, w->source, &w->e), 0);
+    assert_int_equal(lifecycle_delete(&w->lc, w->source, NULL, &w->e), 0);
 
     leave(w, "s3", SNAPSHOT_CREATING, "gone"); /* a mark does not outlive who set it */
     restart(w);
@@ -462,7 +462,8 @@ static void image_and_row_go_together(void **state)
     char id[RUNTIME_ID];
 
     ready(w, id);
-    assert_int_equal(lifecycle_delete(&w->lc, w->source, &w->e), 0); /* the source may be gone */
+    assert_int_equal(lifecycle_delete(&w->lc, w->source, NULL, &w->e),
+                     0); /* the source may be gone */
     assert_int_equal(snapshots_delete(w->s, id, &w->e), 0);
     assert_false(fake_runtime_has_snapshot(w->rt, id));
     assert_error(w, snapshots_delete(w->s, id, &w->e), ERRC_NOT_FOUND, "SNAPSHOT::NOT_FOUND");
@@ -497,7 +498,7 @@ static void one_in_use_stays_ready(void **state)
     assert_contains(w->e.msg, "1 sandbox made");
     assert_state(w, id, SNAPSHOT_READY, "snapshot_runtime_ready");
     assert_int_equal(fake_runtime_calls(w->rt, "snapshot_remove"), 0);
-    assert_int_equal(lifecycle_delete(&w->lc, sb.id, &w->e), 0);
+    assert_int_equal(lifecycle_delete(&w->lc, sb.id, NULL, &w->e), 0);
     assert_int_equal(snapshots_delete(w->s, id, &w->e), 0);
     sandbox_done(&sb);
 }
@@ -547,7 +548,7 @@ static void a_sandbox_is_made_from_it(void **state)
     char *spec;
 
     ready(w, id);
-    assert_int_equal(lifecycle_delete(&w->lc, w->source, &w->e), 0);
+    assert_int_equal(lifecycle_delete(&w->lc, w->source, NULL, &w->e), 0);
     assert_int_equal(create(w, id, 0, &sb), 0);
     assert_string_equal(sb.snapshot_id, id);
     assert_string_equal(sb.image, "");
@@ -618,19 +619,18 @@ static void the_platform_must_be_the_same(void **state)
 
 /* ---- the source during a capture ---- */
 
-struct change {
+struct deleting {
     struct world *w;
-    int (*fn)(struct lifecycle *lc, const char *id, struct err *e);
     int rc;
     struct err e;
     pthread_t thread;
 };
 
-static void *run_change(void *arg)
+static void *run_delete(void *arg)
 {
-    struct change *c = arg;
+    struct deleting *c = arg;
 
-    c->rc = c->fn(&c->w->lc, c->w->source, &c->e);
+    c->rc = lifecycle_delete(&c->w->lc, c->w->source, NULL, &c->e);
     return NULL;
 }
 
@@ -647,11 +647,11 @@ static void hold_a_capture(struct world *w, char id[RUNTIME_ID])
 static void a_delete_of_the_source_comes_after_it(void **state)
 {
     struct world *w = *state;
-    struct change c = { .w = w, .fn = lifecycle_delete };
+    struct deleting c = { .w = w };
     char id[RUNTIME_ID];
 
     hold_a_capture(w, id);
-    assert_int_equal(pthread_create(&c.thread, NULL, run_change, &c), 0);
+    assert_int_equal(pthread_create(&c.thread, NULL, run_delete, &c), 0);
     assert_false(captures_wait(w->lc.captures, w->source, 10));
     assert_int_equal(fake_runtime_calls(w->rt, "remove"), 0);
     fake_runtime_release(w->rt);
@@ -666,15 +666,17 @@ static void changes_of_the_source_wait_only_so_long(void **state)
 {
     struct world *w = *state;
     char id[RUNTIME_ID];
+    int64_t next;
 
     hold_a_capture(w, id);
     w->lc.capture_wait_ms = 1;
     assert_error(w, lifecycle_pause(&w->lc, w->source, &w->e), ERRC_BUSY, "");
     assert_contains(w->e.msg, "snapshot");
     assert_int_equal(w->e.retry_after_s, 1);
-    assert_error(w, lifecycle_delete(&w->lc, w->source, &w->e), ERRC_BUSY, "");
+    assert_error(w, lifecycle_delete(&w->lc, w->source, NULL, &w->e), ERRC_BUSY, "");
     assert_int_equal(lifecycle_renew(&w->lc, w->source, now_ms + 1000, &w->e), 0);
     now_ms += 2000; /* its time has come: others that are due are not held up by it */
+    assert_int_equal(lifecycle_try_expire(&w->lc, w->source, &next, &w->e), 1);
     assert_error(w, lifecycle_expire(&w->lc, w->source, &w->e), ERRC_BUSY, "");
     fake_runtime_release(w->rt);
     wait_idle(w);
@@ -691,7 +693,7 @@ static void the_sweep_does_not_mistake_it_for_a_pause(void **state)
 
     hold_a_capture(w, id);
     fake_runtime_put(w->rt, w->source, RUNTIME_PAUSED, 0); /* as the engine does meanwhile */
-    assert_int_equal(lifecycle_settle(&w->lc, w->source, &w->e), 0);
+    assert_int_equal(lifecycle_try_settle(&w->lc, w->source, &w->e), 1);
     assert_int_equal(lifecycle_get(&w->lc, w->source, &sb, &w->e), 0);
     assert_int_equal(sb.state, SANDBOX_RUNNING);
     sandbox_done(&sb);
@@ -798,7 +800,7 @@ static void a_restore_and_a_delete_exclude_each_other(void **state)
         }
         assert_string_equal(r[1].e.api_code, "SNAPSHOT::DELETE_CONFLICT");
         assert_state(w, id, SNAPSHOT_READY, "snapshot_runtime_ready");
-        assert_int_equal(lifecycle_delete(&w->lc, r[0].sb.id, &w->e), 0);
+        assert_int_equal(lifecycle_delete(&w->lc, r[0].sb.id, NULL, &w->e), 0);
         assert_int_equal(snapshots_delete(w->s, id, &w->e), 0);
         sandbox_done(&r[0].sb);
     }
