@@ -143,6 +143,10 @@ static const struct option options[] = {
     NUM("sandbox.sweep_interval_seconds", sweep_interval_s, "5", 1, 3600, NULL),
     NUM("sandbox.keep_ended_seconds", ended_keep_s, "86400", 0, 31536000, NULL),
     NUM("sandbox.quarantine_seconds", quarantine_s, "3600", 0, 31536000, NULL),
+    BOOL("snapshots.allow_paused", snapshots_allow_paused, "false", NULL),
+    NUM("snapshots.timeout_seconds", snapshots_timeout_s, "600", 1, 86400, NULL),
+    NUM("snapshots.workers", snapshots_workers, "2", 1, 32, NULL),
+    NUM("snapshots.max", snapshots_max, "1000", 1, 1000000, NULL),
     TEXT("agent.dir", agent_dir, NULL, NULL, NULL),
 };
 

@@ -56,6 +56,11 @@ struct config {
     /* [relay] */
     bool relay_enabled; /* ports of ours lead to ports of sandboxes, on demand */
     char *relay_host;
+    /* [snapshots] */
+    bool snapshots_allow_paused; /* of paused sandboxes as well */
+    int64_t snapshots_timeout_s; /* for one capture */
+    int64_t snapshots_workers;   /* captures at a time */
+    int64_t snapshots_max;       /* that are kept */
     /* ours */
     char *engine;             /* [engine] socket, or DOCKER_HOST */
     int64_t pull_timeout_s;   /* [engine] pull_timeout_seconds */

@@ -88,12 +88,9 @@ static int take_snapshot(const struct body *b, struct create_req *out, struct er
     if (b->template_id)
         return err_api(e, ERRC_INVALID, "SANDBOX::API_NOT_SUPPORTED",
                        "templateId: templates are not available on this runtime");
-    if (!b->image == blank(b->snapshot_id))
+    if (json_is_object(b->image) != blank(b->snapshot_id))
         return err_api(e, ERRC_INVALID, SB_INVALID,
                        "Exactly one of image or snapshotId must be provided.");
-    if (!blank(b->snapshot_id))
-        return err_api(e, ERRC_INVALID, "SANDBOX::API_NOT_SUPPORTED",
-                       "snapshotId: snapshots are not available in this version; use image");
     out->snapshot_id = blank(b->snapshot_id) ? NULL : b->snapshot_id;
     return 0;
 }

@@ -11,6 +11,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+struct captures;
 struct clock;
 struct creates;
 struct db;
@@ -39,10 +40,12 @@ struct lifecycle {
     int ready_timeout_ms;  /* for the claim of a started sandbox */
     int stop_grace_ms;     /* between TERM and KILL at its end; 0: KILL at once */
     const char *line_endings;
-    struct creates *creates; /* NULL (tests): a create runs in its caller's thread to the end */
-    int create_wait_ms;      /* how long a request waits for a create that takes long */
-    bool cpu_hints;          /* tell programs that cannot see a quota how many threads to start */
-    const json_t *env;       /* of every sandbox, below what a request names; object of strings */
+    struct creates *creates;   /* NULL (tests): a create runs in its caller's thread to the end */
+    int create_wait_ms;        /* how long a request waits for a create that takes long */
+    bool cpu_hints;            /* tell programs that cannot see a quota how many threads to start */
+    const json_t *env;         /* of every sandbox, below what a request names; object of strings */
+    struct captures *captures; /* sandboxes whose files are being captured; NULL: never any */
+    int capture_wait_ms;       /* how long a change waits for the end of a capture */
 };
 
 /* What a client asks for; borrowed. JSON values are type-checked by the decoder. */
@@ -105,12 +108,15 @@ void lifecycle_stop(struct lifecycle *lc);
 
 /* ---- for expiry.c, reconcile.c and watch.c ---- */
 
-/* Removes the sandbox if its time has come; 0 also when it was renewed or is gone. */
+/* Removes the sandbox if its time has come; 0 also when it was renewed or is gone. ERRC_BUSY as for
+ * the others when its files are captured for long. */
 int lifecycle_expire(struct lifecycle *lc, const char *id, struct err *e);
-/* The same without waiting: 1 when somebody else is changing the sandbox. Also finishes a removal
+/* The same without waiting: 1 when somebody else is changing the sandbox, or its files are
+ * captured. Also finishes a removal
  * that was begun. *next_ms: when its time comes, 0 when there is nothing to wait for. */
 int lifecycle_try_expire(struct lifecycle *lc, const char *id, int64_t *next_ms, struct err *e);
 /* Brings the record of id in line with what the runtime says about it now. */
 int lifecycle_settle(struct lifecycle *lc, const char *id, struct err *e);
-/* The same without waiting: 1 when somebody else is changing the sandbox. */
+/* The same without waiting: 1 when somebody else is changing the sandbox, or its files are captured:
+ * the engine freezes it meanwhile. */
 int lifecycle_try_settle(struct lifecycle *lc, const char *id, struct err *e);

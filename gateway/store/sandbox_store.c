@@ -5,6 +5,7 @@
 #include "gateway/store/event_store.h"
 #include "gateway/store/idempotency_store.h"
 #include "gateway/store/row.h"
+#include "gateway/store/snapshot_store.h"
 #include "gateway/store/volume_store.h"
 
 #include <stdlib.h>
@@ -78,7 +79,7 @@ int sandbox_add(struct db_conn *c, const struct sandbox *sb, struct err *e)
     int col;
     int rc;
 
-    if (!st)
+    if (!st || (sb->snapshot_id[0] && snapshot_store_usable(c, sb->snapshot_id, e) < 0))
         return -1;
     for (col = 0; col < COL_MAX_; col++) {
         rc = texts[col] ? row_bind_text(c, st, col + 1, texts[col], e)

@@ -11,7 +11,8 @@ struct db;
 struct db_conn;
 struct err;
 
-/* ERRC_CONFLICT when the id exists. */
+/* ERRC_CONFLICT when the id exists. With a snapshot_id only while a sandbox may be made from it, in
+ * one transaction: snapshot_store_usable. */
 int sandbox_store_insert(struct db *db, const struct sandbox *sb, struct err *e);
 /* Of those that exist. ERRC_NOT_FOUND when there is no such row; *out untouched then. */
 int sandbox_store_get(struct db *db, const char *id, struct sandbox *out, struct err *e);

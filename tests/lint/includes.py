@@ -13,7 +13,7 @@ import re
 
 import source
 
-RECORD = {"gateway/sandbox.h"}  # a plain record: known all over the gateway
+RECORD = {"gateway/sandbox.h", "gateway/snapshot.h"}  # plain records: known all over the gateway
 TOP = {"gateway/app.h", "gateway/config.h"} | RECORD  # struct app and the options: not for what domain stands on
 ALL_COMMON = {"common/base", "common/json", "common/proc", "common/http", "common/agent", "common/front"}
 

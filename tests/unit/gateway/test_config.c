@@ -114,6 +114,8 @@ static void refuses_wrong_values_naming_the_line(void **state)
         { "[docker]\nnetwork_mode = \"host\"\n", "host" },
         { "[runtime]\nline_endings = \"dos\"\n", "auto, keep or strip" },
         { "[engine]\nsocket = \"tcp://1.2.3.4:2375\"\n", "unix socket path" },
+        { "[snapshots]\nworkers = 0\n", "snapshots.workers = 0: must be between" },
+        { "[snapshots]\nmax = 0\n", "snapshots.max = 0: must be between" },
         { "x = 2020-01-01\n", "dates" },
     };
     struct world *w = *state;
