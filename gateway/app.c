@@ -154,6 +154,7 @@ static int make_volumes(struct app *app, struct err *e)
         .secrets = secrets,
         .n_secrets = ARRAY_LEN(secrets),
         .ossfs = { .root = app->ossfs_root,
+                   .all = c->ossfs_mount_root,
                    .programs = path ? path : "/usr/local/bin:/usr/bin:/bin",
                    .device = "/dev/fuse",
                    .mountinfo = "/proc/self/mountinfo",

@@ -288,6 +288,8 @@ static int walk(const struct walk *w, bool make, struct host_place *out, struct 
             return err_set(e, ERRC_NOT_FOUND, "'%.200s': something on the way is not a directory",
                            w->path);
         if (!make) {
+            if (identify(w, fd, &found, e) < 0)
+                return -1;
             *out = found;
             return 0;
         }
@@ -401,7 +403,7 @@ int host_roots_open(const struct host_roots *r, const char *path, const char *su
                        clean);
     if (walk(&w, make, &found, e) < 0)
         return tell(clean, e);
-    if (found.fd >= 0 && !host_path_within(root->real, found.path)) {
+    if (!host_path_within(root->real, found.path)) {
         host_place_done(&found);
         return err_api(e, ERRC_INVALID, NOT_ALLOWED, "host path %.200s: was moved while in use",
                        clean);

@@ -37,8 +37,8 @@ int host_roots_new(const char *const *allowed, const struct host_secret *secrets
 void host_roots_free(struct host_roots *r); /* takes NULL */
 
 /* path: absolute, as a client names it; sub: relative or NULL. With make: directories that are
- * missing are made, mode 0755, owned as what they are made in. Without: *out is filled only when
- * the whole path exists, else fd is -1 (what exists of it is allowed).
+ * missing are made, mode 0755, owned as what they are made in. Without: fd is -1
+ * when a part is missing, and *out tells of the part that is there.
  * VOLUME::HOST_PATH_NOT_ALLOWED, HOST_PATH_NOT_FOUND (ERRC_INVALID), HOST_PATH_CREATE_FAILED. */
 int host_roots_open(const struct host_roots *r, const char *path, const char *sub, bool make,
                     struct host_place *out, struct err *e);

@@ -16,6 +16,7 @@ enum { OSSFS_TIMEOUT_MS = 30000 }; /* of one mount */
 /* Strings are borrowed. */
 struct ossfs {
     const char *root;      /* of this gateway alone; made when it is needed */
+    const char *all;       /* of all gateways: root is below it */
     const char *programs;  /* where they are looked for, as PATH has it */
     const char *device;    /* "/dev/fuse" */
     const char *mountinfo; /* "/proc/self/mountinfo" */

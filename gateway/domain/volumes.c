@@ -145,11 +145,11 @@ void volume_plan_free(struct volume_plan *p)
 /* What a bucket's mount point holds belongs to one sandbox. */
 static int refuse_buckets(const struct volumes *vs, const struct item *it, struct err *e)
 {
-    const char *root = vs->cfg.ossfs.root;
-    AUTO_FREE char *real = root ? realpath(root, NULL) : NULL;
+    const char *all = vs->cfg.ossfs.all;
+    AUTO_FREE char *real = all ? realpath(all, NULL) : NULL;
+    bool above = it->place.fd >= 0 && real && host_path_within(it->place.path, real);
 
-    if (!real || it->place.fd < 0 ||
-        (!host_path_within(real, it->place.path) && !host_path_within(it->place.path, real)))
+    if (!real || (!above && !host_path_within(real, it->place.path)))
         return 0;
     return err_api(e, ERRC_INVALID, "VOLUME::HOST_PATH_NOT_ALLOWED",
                    "volume '%s': host path %.200s holds buckets of sandboxes "

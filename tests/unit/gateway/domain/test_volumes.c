@@ -26,6 +26,7 @@
 struct world {
     char top[64];
     char allowed[96];
+    char buckets[128];
     struct db *db;
     struct runtime *rt;
     struct keyed_locks *locks;
@@ -62,6 +63,8 @@ static int setup(void **state)
     vc.db = w->db;
     vc.rt = w->rt;
     vc.allowed_host_paths = allowed;
+    (void)snprintf(w->buckets, sizeof(w->buckets), "%s/oss", w->allowed);
+    vc.ossfs.all = w->buckets;
     assert_int_equal(volumes_new(&vc, &w->volumes, &w->e), 0);
     w->lc = (struct lifecycle){ .db = w->db,
                                 .rt = w->rt,
@@ -230,6 +233,30 @@ static void a_refused_request_leaves_no_record(void **state)
     assert_int_equal(create(w, id), -1);
     assert_string_equal(w->e.api_code, "VOLUME::UNSUPPORTED_BACKEND");
     assert_int_equal(records(w), 0);
+}
+
+static void buckets_of_sandboxes_are_out_of_reach(void **state)
+{
+    static const char *const rows[] = { "/oss", "/oss/gateway/sandbox/new", "/oss/gateway", "" };
+    struct world *w = *state;
+    struct volume_req *v = add(w, VOLUME_HOST, "h", "/data");
+    char path[160];
+    char id[RUNTIME_ID];
+    size_t i;
+
+    assert_int_equal(mkdir(w->buckets, 0755), 0);
+    (void)snprintf(path, sizeof(path), "%s/gateway", w->buckets);
+    assert_int_equal(mkdir(path, 0755), 0);
+    v->host_path = path;
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        (void)snprintf(path, sizeof(path), "%s%s", w->allowed, rows[i]);
+        assert_int_equal(create(w, id), -1);
+        assert_string_equal(w->e.api_code, "VOLUME::HOST_PATH_NOT_ALLOWED");
+    }
+    (void)snprintf(path, sizeof(path), "%s/gateway/sandbox", w->buckets);
+    assert_int_equal(access(path, F_OK), -1); /* nor was anything made there */
+    (void)snprintf(path, sizeof(path), "%s/ossify", w->allowed);
+    assert_int_equal(create(w, id), 0);
 }
 
 static void a_made_volume_is_kept_or_goes_as_asked(void **state)
@@ -504,6 +531,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(a_host_directory_is_mounted_and_identified),
         T(a_refused_request_leaves_no_record),
+        T(buckets_of_sandboxes_are_out_of_reach),
         T(a_made_volume_is_kept_or_goes_as_asked),
         T(a_failed_create_removes_what_it_made),
         T(a_failed_pull_removes_what_was_made_before),
