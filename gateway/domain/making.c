@@ -191,12 +191,13 @@ int making_start(struct making *m, struct err *e)
     if (bring_up_volumes(m, e) < 0)
         return -1;
     m->held = true;
+    m->no_image = false;
     if (runtime_start_held(m->lc->rt, &m->spec, &m->sb.place, e) == 0) {
         (void)fault_point("create.held");
         return 0;
     }
-    if (e->code == ERRC_NOT_FOUND)
-        m->held = false; /* the image is missing: nothing was made */
+    m->no_image = e->code == ERRC_NOT_FOUND;
+    m->held = !m->no_image;
     return -1;
 }
 
@@ -246,7 +247,7 @@ static int start_again(struct making *m, struct err *e)
         return -1;
     if (making_start(m, e) == 0)
         return 0;
-    if (e->code != ERRC_NOT_FOUND)
+    if (!m->no_image)
         return -1;
     m->pulling = true;
     return err_api(e, ERRC_INTERNAL, "DOCKER::SANDBOX_IMAGE_PULL_FAILED",
