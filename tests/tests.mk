@@ -57,6 +57,7 @@ fuzz_extra_envfile := $(call fuzz_obj,envfile env expand)
 fuzz_extra_range := $(call fuzz_obj,range)
 fuzz_extra_frames := $(call fuzz_obj,frames)
 fuzz_extra_progress := $(call fuzz_obj,progress)
+fuzz_extra_engine_events := $(call fuzz_obj,event_feed)
 fuzz_extra_tar := $(call fuzz_obj,tar)
 fuzz_extra_resources := $(call fuzz_obj,resources metadata platform)
 fuzz_extra_create_body := $(filter %/gateway/api/create_body.o %/gateway/api/encode.o \

@@ -84,7 +84,8 @@ struct runtime_list {
     size_t len;
 };
 
-/* News of the runtime about a sandbox of this instance. */
+/* News of the runtime about a sandbox of this instance. It is old when it arrives: a snapshot, for
+ * one, freezes its sandbox for a moment and tells PAUSED and RESUMED. Look at status before acting. */
 enum runtime_event_kind {
     RUNTIME_EVENT_STARTED,
     RUNTIME_EVENT_PAUSED,
@@ -185,7 +186,9 @@ struct runtime_ops {
 
     /* Snapshots of a sandbox's files, without volumes, labels, token or environment of the sandbox.
      * make freezes it meanwhile (paused ones stay so); within timeout_ms; *size_bytes is what it
-     * adds to the image. Making it again with the same id is allowed after a crash.
+     * adds to the image. Making it again with the same id is allowed after a crash: it finishes
+     * what is complete, without the sandbox, and begins anew else. ERRC_NOT_FOUND when the sandbox
+     * is gone, ERRC_TIMEOUT, else SNAPSHOT::RUNTIME_CREATE_FAILED (_CONFLICT: it is being removed).
      * get: ERRC_NOT_FOUND. remove: 0 when gone, ERRC_CONFLICT while a container uses it. */
     int (*snapshot_make)(struct runtime *rt, const char *sandbox_id, const char *snapshot_id,
                          int timeout_ms, int64_t *size_bytes, struct err *e);

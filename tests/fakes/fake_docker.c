@@ -81,6 +81,8 @@ struct fake_docker {
     struct thing networks[8];
     size_t n_networks;
     unsigned next_ip;
+    fake_model_fn model;
+    void *model_arg;
 };
 
 /* One call being answered. */
@@ -707,10 +709,34 @@ static void drop_all(struct fake_docker *f) /* caller holds the lock */
             (void)shutdown(f->conns[i].fd, SHUT_RDWR);
 }
 
+void fake_docker_model(struct fake_docker *f, fake_model_fn fn, void *arg)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&f->guard);
+
+    f->model = fn;
+    f->model_arg = arg;
+}
+
+static enum fake_answer ask_model(struct fake_docker *f, int fd, struct ask *a)
+{
+    struct fake_call c = { .method = a->method,
+                           .path = a->path,
+                           .body = a->body.data ? a->body.data : "",
+                           .body_len = a->body.len,
+                           .fd = fd,
+                           .status = 200,
+                           .reply = &a->reply };
+    enum fake_answer rc = f->model ? f->model(f->model_arg, &c) : FAKE_NOT_MINE;
+
+    a->status = c.status;
+    return rc;
+}
+
 /* False: the connection is to be closed. */
 static bool serve_one(struct fake_docker *f, int fd, struct ask *a)
 {
     struct fake_rule r;
+    enum fake_answer modelled = FAKE_NOT_MINE;
     char api[16];
 
     (void)pthread_mutex_lock(&f->guard);
@@ -724,10 +750,14 @@ static bool serve_one(struct fake_docker *f, int fd, struct ask *a)
         rest(f, r.delay_ms);
     if (r.how == FAKE_CLOSE || r.how == FAKE_DIE)
         return false;
+    if (r.how != FAKE_REPLY)
+        modelled = ask_model(f, fd, a);
+    if (modelled == FAKE_TAKEN)
+        return false;
     (void)pthread_mutex_lock(&f->guard);
     if (r.how == FAKE_REPLY)
         say_bytes(a, r.status, r.body, r.body_len);
-    else
+    else if (modelled == FAKE_NOT_MINE)
         answer(f, a);
     (void)pthread_mutex_unlock(&f->guard);
     if (r.how == FAKE_CARRIED)

@@ -10,9 +10,9 @@
 #include "gateway/runtime/docker/image.h"
 #include "gateway/runtime/docker/progress.h"
 
-#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
 
 #define PULL_FAILED "DOCKER::SANDBOX_IMAGE_PULL_FAILED"
@@ -47,7 +47,7 @@ struct pull {
 struct pulls {
     struct engine *engine;
     int timeout_ms;
-    atomic_bool cancel;
+    int stop_fd;           /* eventfd; readable for ever once the pulls are to end */
     pthread_mutex_t guard; /* guards all below and the marked part of every pull */
     pthread_cond_t finished;
     struct pull *head;
@@ -67,6 +67,11 @@ struct pulls *pulls_new(struct engine *en, int timeout_ms)
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&ps->finished, &attr);
     (void)pthread_condattr_destroy(&attr);
+    ps->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (ps->stop_fd < 0) {
+        pulls_free(ps);
+        return NULL;
+    }
     return ps;
 }
 
@@ -240,7 +245,7 @@ static int fetch(struct pull *p, struct err *e)
                              .timeout_ms = p->ps->timeout_ms,
                              .sink = on_progress,
                              .sink_arg = p,
-                             .cancel = &p->ps->cancel };
+                             .stop_fd = &p->ps->stop_fd };
     struct pull_ref ref;
     char text[PROGRESS_TEXT];
     int rc;
@@ -494,12 +499,15 @@ void pulls_free(struct pulls *ps)
 
     if (!ps)
         return;
-    atomic_store(&ps->cancel, true);
+    if (ps->stop_fd >= 0)
+        (void)eventfd_write(ps->stop_fd, 1);
     while ((p = ps->head)) {
         ps->head = p->next;
         (void)pthread_join(p->thread, NULL);
         free(p);
     }
+    if (ps->stop_fd >= 0)
+        (void)close(ps->stop_fd);
     (void)pthread_cond_destroy(&ps->finished);
     (void)pthread_mutex_destroy(&ps->guard);
     free(ps);

@@ -275,6 +275,21 @@ static void the_operators_mistake_names_the_key(void **state)
     }
 }
 
+static void a_client_cannot_blame_the_operators_bind(void **state)
+{
+    static const char *const binds[] = { "/srv:/work", NULL };
+    struct fixture *x = *state;
+    const struct runtime_spec spec = full_spec();
+
+    x->cfg.binds = binds;
+    assert_int_equal(reopen(x), 0);
+    prepare(x);
+    fail_next(x, "/containers/create", NULL, 400, "{\"message\":\"Duplicate mount point: /work\"}");
+    assert_int_equal(start_spec(x, &spec), -1);
+    assert_int_equal(x->e.code, ERRC_INVALID);
+    assert_contains(x->e.msg, "volumes: /work");
+}
+
 /* An image may be called anything. */
 static void names_are_not_taken_for_faults(void **state)
 {
@@ -389,13 +404,21 @@ static void a_hanging_engine_leaves_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(mounts_are_bound_or_named),           TEST(the_operators_binds_are_in_every_sandbox),
-        TEST(bad_binds_are_refused_at_the_start),  cmocka_unit_test(binds_have_a_limit),
-        TEST(gpus_and_disk_are_asked_for),         TEST(the_output_has_a_cap_or_none),
-        TEST(a_clients_mistake_names_the_field),   TEST(what_was_not_asked_for_is_not_the_clients),
-        TEST(the_operators_mistake_names_the_key), TEST(names_are_not_taken_for_faults),
-        TEST(only_an_image_is_not_found),          TEST(the_secure_runtime_is_looked_for_once),
-        TEST(a_missing_secure_runtime_is_said),    TEST(apparmor_must_be_there),
+        TEST(mounts_are_bound_or_named),
+        TEST(the_operators_binds_are_in_every_sandbox),
+        TEST(bad_binds_are_refused_at_the_start),
+        cmocka_unit_test(binds_have_a_limit),
+        TEST(gpus_and_disk_are_asked_for),
+        TEST(the_output_has_a_cap_or_none),
+        TEST(a_clients_mistake_names_the_field),
+        TEST(what_was_not_asked_for_is_not_the_clients),
+        TEST(the_operators_mistake_names_the_key),
+        TEST(a_client_cannot_blame_the_operators_bind),
+        TEST(names_are_not_taken_for_faults),
+        TEST(only_an_image_is_not_found),
+        TEST(the_secure_runtime_is_looked_for_once),
+        TEST(a_missing_secure_runtime_is_said),
+        TEST(apparmor_must_be_there),
         TEST(a_hanging_engine_leaves_nothing),
     };
 
