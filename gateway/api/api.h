@@ -12,6 +12,7 @@ struct create_req;
 struct lifecycle;
 struct relays;
 struct sandbox;
+struct snapshots;
 
 enum {
     API_BODY_MAX = 1 << 20,  /* any JSON body */
@@ -34,6 +35,7 @@ enum {
 /* What the handlers work on; one per process. */
 struct api {
     struct lifecycle *lc;
+    struct snapshots *snapshots;
     const char *key;            /* NULL: open (insecure mode) */
     const char *signing_key;    /* of signed routes: domain/signed.h */
     const char *eip;            /* public host of endpoints; NULL: from the request */
@@ -68,6 +70,17 @@ int api_reply(struct http_resp *rs, int status, json_t *v, struct err *e);
 /* Parses the body as one JSON object; the caller owns it. */
 json_t *api_body(const struct http_req *rq, struct err *e);
 
+/* The page of a list that the client asks for: page and pageSize (contract 4.3). */
+struct api_page {
+    int64_t page; /* from 1 */
+    int64_t size;
+};
+int api_query_page(struct http_req *rq, struct api_page *out, struct err *e);
+/* state, repeatable: a JSON array that the caller frees, NULL when there is none. */
+int api_query_states(struct http_req *rq, char **out, struct err *e);
+/* The body of a list; takes items. */
+json_t *api_page_json(const struct api_page *at, json_t *items, int64_t total);
+
 /* Handlers; the routes name them. */
 int api_sandbox_create(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_sandbox_list(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
@@ -77,6 +90,10 @@ int api_sandbox_pause(void *app, struct http_req *rq, struct http_resp *rs, stru
 int api_sandbox_resume(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_sandbox_renew(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_sandbox_metadata(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_snapshot_create(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_snapshot_list(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_snapshot_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_snapshot_delete(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_endpoint_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_health(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_version(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);

@@ -36,7 +36,9 @@ json_t *api_sandbox_json(const struct sandbox *sb, bool with_image)
 
     if (!v)
         return NULL;
-    if (with_image)
+    if (sb->snapshot_id[0])
+        (void)json_object_set_new(v, "snapshotId", json_string(sb->snapshot_id));
+    else if (with_image)
         (void)json_object_set_new(v, "image", json_pack("{s:s}", "uri", sb->image));
     if (sb->platform_os[0])
         (void)json_object_set_new(
