@@ -9,6 +9,7 @@
 #include "gateway/domain/fault.h"
 #include "gateway/domain/lifecycle_internal.h"
 #include "gateway/domain/metadata.h"
+#include "gateway/domain/metrics.h"
 #include "gateway/domain/places.h"
 #include "gateway/domain/resources.h"
 #include "gateway/store/sandbox_store.h"
@@ -70,6 +71,7 @@ static int fill_record(struct lifecycle *lc, const struct create_req *rq, struct
 static int start_held(struct lifecycle *lc, const struct runtime_spec *spec,
                       struct runtime_place *place, struct err *e)
 {
+    int64_t began = metrics_now_us();
     char progress[RUNTIME_TEXT];
     struct err why = { 0 };
     int rc;
@@ -83,6 +85,7 @@ static int start_held(struct lifecycle *lc, const struct runtime_spec *spec,
     do
         rc = runtime_pull(lc->rt, &spec->image, 1000, progress, e);
     while (rc > 0);
+    metrics_phase(lc->metrics, METRICS_PULL, began);
     (void)fault_point("create.pulled");
     return rc < 0 ? -1 : runtime_start_held(lc->rt, spec, place, e);
 }
@@ -104,6 +107,7 @@ static int bring_up(struct lifecycle *lc, const struct create_req *rq, const str
         .nano_cpus = res->nano_cpus,
         .claim_sha256 = hash,
     };
+    int64_t began = metrics_now_us();
     json_t *claim;
     int rc;
 
@@ -111,12 +115,16 @@ static int bring_up(struct lifecycle *lc, const struct create_req *rq, const str
     sha256_hex(secret, strlen(secret), hash);
     if (start_held(lc, &spec, &sb->place, e) < 0)
         return -1;
+    metrics_phase(lc->metrics, METRICS_START, began);
     (void)fault_point("create.held");
+    began = metrics_now_us();
     claim = claim_of(lc, rq, secret, sb->token);
     if (!claim)
         return err_nomem(e);
     rc = runtime_claim(lc->rt, sb->id, &sb->place, claim, lc->ready_timeout_ms, e);
     json_decref(claim);
+    if (rc == 0)
+        metrics_phase(lc->metrics, METRICS_CLAIM, began);
     (void)fault_point("create.claimed");
     return rc;
 }
@@ -165,10 +173,11 @@ static int check_request(struct lifecycle *lc, const struct create_req *rq, stru
     return resources_parse(rq->resources, res, e);
 }
 
-int lifecycle_create(struct lifecycle *lc, const struct create_req *rq, struct sandbox *out,
-                     struct err *e)
+static int create_now(struct lifecycle *lc, const struct create_req *rq, struct sandbox *out,
+                      struct err *e)
 {
     AUTO_SANDBOX struct sandbox sb = { 0 };
+    int64_t began = metrics_now_us();
     struct resources res;
 
     if (check_request(lc, rq, &res, e) < 0 || fill_record(lc, rq, &sb, e) < 0)
@@ -179,6 +188,7 @@ int lifecycle_create(struct lifecycle *lc, const struct create_req *rq, struct s
         return err_nomem(e);
     if (sandbox_store_insert(lc->db, &sb, e) < 0)
         return -1;
+    metrics_phase(lc->metrics, METRICS_STORE, began);
     lifecycle_show(lc, &sb); /* requests by proxy wait for it */
     (void)fault_point("create.intent");
     if (bring_up(lc, rq, &res, &sb, e) < 0 || confirm(lc, &sb, e) < 0) {
@@ -191,4 +201,15 @@ int lifecycle_create(struct lifecycle *lc, const struct create_req *rq, struct s
     *out = sb;
     sb = (struct sandbox){ 0 };
     return 0;
+}
+
+int lifecycle_create(struct lifecycle *lc, const struct create_req *rq, struct sandbox *out,
+                     struct err *e)
+{
+    int64_t began = metrics_now_us();
+    int rc = create_now(lc, rq, out, e);
+
+    if (rc == 0)
+        metrics_phase(lc->metrics, METRICS_TOTAL, began);
+    return metrics_done(lc->metrics, METRICS_CREATE, rc, e);
 }

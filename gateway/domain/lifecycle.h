@@ -15,6 +15,7 @@ struct db;
 struct err;
 struct expiry;
 struct keyed_locks;
+struct metrics;
 struct places;
 struct sandbox_query;
 
@@ -31,6 +32,7 @@ struct lifecycle {
     int64_t max_timeout_s; /* 0: no cap */
     int ready_timeout_ms;  /* for the claim of a started sandbox */
     const char *line_endings;
+    struct metrics *metrics; /* NULL: nothing is counted */
 };
 
 /* What a client asks for; borrowed. JSON values are type-checked by the decoder. */

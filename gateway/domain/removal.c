@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "gateway/domain/fault.h"
 #include "gateway/domain/lifecycle_internal.h"
+#include "gateway/domain/metrics.h"
 #include "gateway/store/sandbox_store.h"
 
 #include <stdio.h>
@@ -48,7 +49,7 @@ static int end_sandbox(struct lifecycle *lc, struct sandbox *sb, const char *rea
     return lifecycle_finish_removal(lc, sb, e);
 }
 
-int lifecycle_delete(struct lifecycle *lc, const char *id, struct err *e)
+static int delete_now(struct lifecycle *lc, const char *id, struct err *e)
 {
     AUTO_KEYED struct keyed_lock *held = keyed_lock_take(lc->locks, id);
     AUTO_SANDBOX struct sandbox sb = { 0 };
@@ -58,6 +59,11 @@ int lifecycle_delete(struct lifecycle *lc, const char *id, struct err *e)
     if (lifecycle_get(lc, id, &sb, e) < 0)
         return -1;
     return end_sandbox(lc, &sb, "DELETED", "Deleted by request.", e);
+}
+
+int lifecycle_delete(struct lifecycle *lc, const char *id, struct err *e)
+{
+    return metrics_done(lc->metrics, METRICS_DELETE, delete_now(lc, id, e), e);
 }
 
 int lifecycle_expire(struct lifecycle *lc, const char *id, struct err *e)
@@ -71,5 +77,10 @@ int lifecycle_expire(struct lifecycle *lc, const char *id, struct err *e)
         return e->code == ERRC_NOT_FOUND ? 0 : -1;
     if (!sb.expires_ms || sb.expires_ms > lc->clock->wall_ms())
         return 0; /* renewed meanwhile */
-    return end_sandbox(lc, &sb, "EXPIRED", "The sandbox reached its expiry time.", e);
+    if (metrics_done(lc->metrics, METRICS_EXPIRE,
+                     end_sandbox(lc, &sb, "EXPIRED", "The sandbox reached its expiry time.", e),
+                     e) < 0)
+        return -1;
+    metrics_expired(lc->metrics, lc->clock->wall_ms() - sb.expires_ms);
+    return 0;
 }

@@ -12,7 +12,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-enum { DB_STMTS = 48, DB_READERS = 4, DB_GROUP = 128, DB_BUSY_MS = 5000 };
+enum { DB_STMTS = 96, DB_READERS = 4, DB_GROUP = 128, DB_BUSY_MS = 5000 };
 
 struct db_conn {
     sqlite3 *sq;
