@@ -9,9 +9,13 @@
 
 struct buf;
 struct create_req;
+struct jobs;
 struct lifecycle;
+struct loop;
 struct relays;
 struct sandbox;
+struct sandbox_page;
+struct api_page;
 
 enum {
     API_BODY_MAX = 1 << 20,  /* any JSON body */
@@ -21,7 +25,10 @@ enum {
     API_MAP_MAX = 1024,          /* entries of env, metadata, extensions, resourceLimits */
     API_STRING_MAX = 128 * 1024, /* one env value or entrypoint item: Linux' MAX_ARG_STRLEN */
     API_IMAGE_MAX = 512,
-    API_METRICS_MAX = 64 * 1024,
+    API_METRICS_MAX = 256 * 1024,
+    API_REPLY_MAX = 256 << 20, /* of records: a page of the largest ones */
+    API_TAIL_MAX = 10000,      /* contract 9: lines of output */
+    API_EVENTS_MAX = 500,      /* and events, in one answer */
 };
 
 /* What the handlers work on; one per process. */
@@ -34,6 +41,8 @@ struct api {
     const char *const *trusted; /* proxies whose X-Forwarded-Proto counts; NULL: none */
     void (*metrics)(void *arg, struct buf *out); /* of the data plane; loop's thread */
     void *metrics_arg;
+    struct loop *loop; /* where metrics is called and answers that waited for a job go out */
+    struct jobs *jobs;
     struct relays *relays;  /* NULL: no relays */
     const char *relay_host; /* where they listen */
 };
@@ -50,12 +59,28 @@ int api_authorize(void *app, struct http_req *rq, struct err *e);
 int api_decode_create(const struct http_req *rq, json_t **doc, struct create_req *out,
                       struct err *e);
 
-/* encode.c: fresh values, NULL when memory is out. */
-json_t *api_sandbox_json(const struct sandbox *sb, bool with_image);
+/* encode.c: answers. The texts of JSON members are in the record as they go out: they are not parsed. */
+int api_reply_sandbox(struct http_resp *rs, int status, const struct sandbox *sb, bool with_image,
+                      struct err *e);
+int api_reply_page(struct http_resp *rs, const struct sandbox_page *p, const struct api_page *at,
+                   struct err *e);
 /* Serialises and drops v. */
 int api_reply(struct http_resp *rs, int status, json_t *v, struct err *e);
+/* text/plain; takes what out holds. */
+int api_reply_text(struct http_resp *rs, struct buf *out, struct err *e);
 /* Parses the body as one JSON object; the caller owns it. */
 json_t *api_body(const struct http_req *rq, struct err *e);
+
+/* The page of a list that the client asks for: page and pageSize (contract 4.3). */
+struct api_page {
+    int64_t page; /* from 1 */
+    int64_t size;
+};
+int api_query_page(struct http_req *rq, struct api_page *out, struct err *e);
+/* state, repeatable: a JSON array that the caller frees, NULL when there is none. */
+int api_query_states(struct http_req *rq, char **out, struct err *e);
+/* The body of a list; takes items. */
+json_t *api_page_json(const struct api_page *at, json_t *items, int64_t total);
 
 /* Handlers; the routes name them. */
 int api_sandbox_create(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
@@ -69,5 +94,14 @@ int api_sandbox_metadata(void *app, struct http_req *rq, struct http_resp *rs, s
 int api_endpoint_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_health(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_version(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_diagnostics_logs(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_diagnostics_events(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_diagnostics_inspect(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_diagnostics_summary(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_pool_create(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_pool_change(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_pool_other(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_template_create(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_template_other(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_metrics(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_metrics_event(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
