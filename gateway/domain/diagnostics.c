@@ -244,13 +244,16 @@ static void put_record(struct buf *out, const struct sandbox *sb)
 /* Best effort: that the engine is away is part of the picture. */
 static void inspect(struct lifecycle *lc, const struct sandbox *sb, struct buf *out)
 {
+    AUTO_BUF struct buf container = BUF_INIT(DIAGNOSTICS_MAX);
     struct err e = { 0 };
 
     put_record(out, sb);
     if (sb->ended_ms)
         put_line(out, "container", "removed");
-    else if (runtime_describe(lc->rt, sb->id, out, &e) < 0)
+    else if (runtime_describe(lc->rt, sb->id, &container, &e) < 0)
         put_line(out, "container", e.code == ERRC_NOT_FOUND ? "none" : e.msg);
+    else
+        (void)buf_printf(out, "container:\n%s", container.len ? container.data : "");
 }
 
 int diagnostics_inspect(struct lifecycle *lc, const char *id, struct buf *out, struct err *e)
