@@ -6,7 +6,7 @@ from test_wire import UNKNOWN, envelope
 from harness import wait_for
 
 KEYS = {"sandboxId", "kind", "scope", "delivery", "contentType", "content", "contentLength", "truncated"}
-TALKER = ["sh", "-c", 'i=0; while [ $i -lt 120 ]; do i=$((i+1)); echo "line $i"; done; printf "zażółć"; sleep 600']
+TALKER = ["sh", "-c", 'i=0; while [ $i -lt 120 ]; do i=$((i+1)); echo "line $i"; done; echo "zażółć"; sleep 600']
 
 
 @pytest.fixture(scope="module")
