@@ -43,13 +43,16 @@ static int64_t time_of(const char *line)
     return clock_parse_ms(word, &ms) < 0 ? -1 : ms;
 }
 
-/* Where the lines of since and later begin; lines without a time belong to the one before. */
+/* Where the lines of since and later begin; lines without a time belong to the one before. All of a
+ * text without times. */
 static const char *lines_since(const char *text, int64_t since_ms)
 {
     const char *p = text;
     int64_t at;
 
-    while (since_ms && *p) {
+    if (!since_ms || time_of(text) < 0)
+        return text;
+    while (*p) {
         at = time_of(p);
         if (at >= since_ms)
             break;

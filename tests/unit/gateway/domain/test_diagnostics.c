@@ -141,6 +141,14 @@ static void output_outlives_the_sandbox(void **state)
     assert_int_equal(fake_runtime_calls(w->rt, "logs"), calls);
 }
 
+static void output_without_times_is_not_filtered(void **state)
+{
+    struct world *w = *state;
+
+    end(w, "one\ntwo\n");
+    assert_string_equal(logs(w, 5, NOW * 1000LL), "one\ntwo\n");
+}
+
 static void unknown_ones_are_not_found(void **state)
 {
     struct world *w = *state;
@@ -335,6 +343,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(live_output_comes_from_the_runtime, setup, teardown),
         cmocka_unit_test_setup_teardown(output_outlives_the_sandbox, setup, teardown),
+        cmocka_unit_test_setup_teardown(output_without_times_is_not_filtered, setup, teardown),
         cmocka_unit_test_setup_teardown(unknown_ones_are_not_found, setup, teardown),
         cmocka_unit_test_setup_teardown(events_by_source_newest_last, setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_secret_is_shown, setup, teardown),
