@@ -59,6 +59,7 @@ def test_what_happened_is_counted(make_gateway):
     assert m["sandgate_ended_records"][("sandgate_ended_records",)] >= 1
     assert m["process_resident_memory_bytes"] and m["process_open_fds"] and m["sandgate_build_info"]
     assert m["sandgate_requests_api"][("sandgate_requests_api_total",)] > 5
+    assert m["sandgate_proxied_response_bytes"][("sandgate_proxied_response_bytes_total",)] == 0
 
 
 def test_clients_reports_become_a_histogram(shared):
