@@ -12,6 +12,7 @@
 #include "gateway/agent_blob.h"
 #include "gateway/api/api.h"
 #include "gateway/config.h"
+#include "gateway/domain/creates.h"
 #include "gateway/domain/expiry.h"
 #include "gateway/domain/fault.h"
 #include "gateway/domain/lifecycle.h"
@@ -20,6 +21,7 @@
 #include "gateway/domain/reconcile.h"
 #include "gateway/domain/relays.h"
 #include "gateway/domain/renewer.h"
+#include "gateway/domain/watch.h"
 #include "gateway/proxy/proxy.h"
 #include "gateway/proxy/relay.h"
 #include "gateway/store/db.h"
@@ -47,9 +49,11 @@ struct app {
     struct keyed_locks *locks;
     struct places *places;
     struct metrics metrics;
+    struct creates *creates;
     struct lifecycle lc;
     struct expiry *expiry;
     struct reconcile *reconcile;
+    struct watch *watch;
     struct renewer *renewer; /* NULL: renewal by access is off */
     struct api api;
     struct http_server *http;
@@ -114,6 +118,8 @@ static int open_runtime(struct app *app, struct err *e)
         .no_new_privileges = c->no_new_privileges,
         .read_only_root = c->read_only_root,
         .pids_limit = (int)c->pids_limit,
+        .log_max_mb = (int)c->log_max_mb,
+        .binds = (const char *const *)c->sandbox_binds,
         .agent_dir = c->agent_dir,
         .agent = agent_blob,
         .agent_len = (size_t)(agent_blob_end - agent_blob),
@@ -134,7 +140,8 @@ static int make_domain(struct app *app, struct err *e)
 
     app->locks = keyed_locks_new();
     app->places = places_new();
-    if (!app->locks || !app->places)
+    app->creates = creates_new((unsigned)(c->job_threads + 1) / 2);
+    if (!app->locks || !app->places || !app->creates)
         return err_nomem(e);
     app->lc = (struct lifecycle){
         .db = app->db,
@@ -146,25 +153,33 @@ static int make_domain(struct app *app, struct err *e)
         .started_ms = clock_wall_ms(),
         .max_timeout_s = c->max_sandbox_timeout_s,
         .ready_timeout_ms = (int)c->ready_timeout_s * 1000,
+        .stop_grace_ms = (int)c->stop_grace_s * 1000,
         .line_endings = c->line_endings,
+        .creates = app->creates,
+        .create_wait_ms = (int)c->create_wait_s * 1000,
+        .cpu_hints = c->cpu_hints,
+        .env = c->sandbox_env,
     };
-    if (lifecycle_load_places(&app->lc, e) < 0)
-        return -1;
     app->expiry = expiry_new(&app->lc, e);
     if (!app->expiry)
         return -1;
     app->lc.expiry = app->expiry;
+    if (lifecycle_load_places(&app->lc, e) < 0)
+        return -1;
     app->reconcile = reconcile_new(&app->lc, &sweep, e);
     if (!app->reconcile)
+        return -1;
+    app->watch = watch_new(&app->lc, app->reconcile, e);
+    if (!app->watch)
         return -1;
     if (c->renew_enabled) {
         app->renewer = renewer_new(&app->lc, c->renew_interval_s * 1000, e);
         if (!app->renewer)
             return -1;
     }
-    if (expiry_start(app->expiry, e) < 0)
+    if (expiry_start(app->expiry, e) < 0 || reconcile_start(app->reconcile, e) < 0)
         return -1;
-    return reconcile_start(app->reconcile, e);
+    return watch_start(app->watch, e);
 }
 
 static unsigned connections(const struct config *c)
@@ -309,7 +324,9 @@ static void stop(struct app *app)
 {
     if (app->proxy)
         finish_requests(app);
+    lifecycle_stop(&app->lc);
     jobs_free(app->jobs); /* waits for what a request began in the engine */
+    watch_free(app->watch);
     reconcile_free(app->reconcile);
     expiry_free(app->expiry);
     if (app->http)
@@ -319,6 +336,7 @@ static void stop(struct app *app)
     relays_free(app->relays);
     renewer_free(app->renewer);
     http_server_free(app->http);
+    creates_free(app->creates);
     keyed_locks_free(app->locks);
     places_free(app->places);
     runtime_close(app->rt);

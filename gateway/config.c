@@ -18,6 +18,7 @@ enum kind {
     KIND_NUM,
     KIND_BOOL,
     KIND_LIST,
+    KIND_MAP,    /* a table whose keys the user chooses, with text for values */
     KIND_UNUSED, /* upstream's, accepted, without effect here; note says why */
 };
 
@@ -95,8 +96,10 @@ static const struct option options[] = {
     UNUSED("docker.host_ip", later),
     UNUSED("docker.port_range_min", "the engine chooses free ports"),
     UNUSED("docker.port_range_max", "the engine chooses free ports"),
-    UNUSED("docker.sandbox_env", later),
-    UNUSED("docker.sandbox_binds", later),
+    { "docker.sandbox_env", KIND_MAP, offsetof(struct config, sandbox_env), NULL, 0, 0, NULL,
+      NULL },
+    { "docker.sandbox_binds", KIND_LIST, offsetof(struct config, sandbox_binds), NULL, 0, 0, NULL,
+      NULL },
     { "docker.drop_capabilities", KIND_LIST, offsetof(struct config, drop_capabilities),
       DEFAULT_CAPS, 0, 0, NULL, NULL },
     TEXT("docker.apparmor_profile", apparmor_profile, NULL, NULL, NULL),
@@ -126,7 +129,15 @@ static const struct option options[] = {
     TEXT("engine.socket", engine, "/var/run/docker.sock", "DOCKER_HOST", NULL),
     NUM("engine.pull_timeout_seconds", pull_timeout_s, "600", 1, 86400, NULL),
     BOOL("sandbox.read_only_root", read_only_root, "false", NULL),
+    NUM("sandbox.log_max_mb", log_max_mb, "10", 0, 1024, NULL),
     NUM("sandbox.ready_timeout_seconds", ready_timeout_s, "20", 1, 600, NULL),
+    NUM("sandbox.create_wait_seconds", create_wait_s, "20", 0, 600,
+        "sandbox.create_wait_seconds: a create that takes longer (image pull, hook) is answered "
+        "with state Pending and goes on (upstream: the request waits)"),
+    BOOL("sandbox.cpu_hints", cpu_hints, "true",
+         "sandbox.cpu_hints: a sandbox with a cpu limit gets GOMAXPROCS, OMP_NUM_THREADS and the "
+         "like unless the request sets them (upstream: no)"),
+    NUM("sandbox.stop_grace_seconds", stop_grace_s, "0", 0, 300, NULL),
     NUM("sandbox.sweep_interval_seconds", sweep_interval_s, "5", 1, 3600, NULL),
     NUM("sandbox.keep_ended_seconds", ended_keep_s, "86400", 0, 31536000, NULL),
     NUM("sandbox.quarantine_seconds", quarantine_s, "3600", 0, 31536000, NULL),
@@ -209,10 +220,26 @@ static int set_from_text(struct config *c, const struct option *o, const char *s
                 return -1;
         }
         return 0;
+    case KIND_MAP: /* has neither a default nor an environment variable */
     case KIND_UNUSED:
         break;
     }
     return 0;
+}
+
+static int set_map(struct config *c, const struct option *o, const json_t *v, struct err *e)
+{
+    json_t **at = field(c, o);
+    const char *key;
+    json_t *item;
+
+    json_object_foreach((json_t *)v, key, item) {
+        if (!json_is_string(item) || !*key || strchr(key, '='))
+            return err_set(e, ERRC_INVALID, "%s.%s: must be a name with a text", o->key, key);
+    }
+    json_decref(*at);
+    *at = json_deep_copy(v);
+    return *at ? 0 : err_nomem(e);
 }
 
 static int set_list(struct config *c, const struct option *o, const json_t *v, struct err *e)
@@ -251,6 +278,10 @@ static int set_from_json(struct config *c, const struct option *o, const json_t 
         if (!json_is_array(v))
             return err_set(e, ERRC_INVALID, "%s: must be an array of names", o->key);
         return set_list(c, o, v, e);
+    case KIND_MAP:
+        if (!json_is_object(v))
+            return err_set(e, ERRC_INVALID, "%s: must be a table", o->key);
+        return set_map(c, o, v, e);
     case KIND_UNUSED:
         break;
     }
@@ -453,6 +484,8 @@ void config_done(struct config *c)
             free(*(char **)field(c, &options[i]));
         else if (options[i].kind == KIND_LIST)
             clear_list(c, &options[i]);
+        else if (options[i].kind == KIND_MAP)
+            json_decref(*(json_t **)field(c, &options[i]));
     }
     *c = (struct config){ 0 };
 }

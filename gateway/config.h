@@ -6,6 +6,7 @@
 
 struct buf;
 struct err;
+struct json_t;
 
 enum { CONFIG_LIST_MAX = 48 };
 
@@ -32,10 +33,12 @@ struct config {
     int64_t api_timeout_s;
     char *publish_host;
     char *drop_capabilities[CONFIG_LIST_MAX + 1]; /* NULL-terminated, as all lists */
+    char *sandbox_binds[CONFIG_LIST_MAX + 1];     /* "source:target[:ro|:rw]", for every sandbox */
     char *apparmor_profile;
     char *seccomp_profile;
     bool no_new_privileges;
     int64_t pids_limit;
+    struct json_t *sandbox_env; /* object of strings for every sandbox; NULL: none */
     /* [store] */
     char *store_path;
     /* [secure_runtime] */
@@ -54,7 +57,11 @@ struct config {
     char *engine;             /* [engine] socket, or DOCKER_HOST */
     int64_t pull_timeout_s;   /* [engine] pull_timeout_seconds */
     bool read_only_root;      /* [sandbox] read_only_root */
+    int64_t log_max_mb;       /* [sandbox] log_max_mb: of output, in two files each; 0: no cap */
     int64_t ready_timeout_s;  /* [sandbox] ready_timeout_seconds */
+    int64_t create_wait_s;    /* [sandbox] create_wait_seconds */
+    bool cpu_hints;           /* [sandbox] cpu_hints */
+    int64_t stop_grace_s;     /* [sandbox] stop_grace_seconds */
     int64_t sweep_interval_s; /* [sandbox] sweep_interval_seconds */
     int64_t ended_keep_s;     /* [sandbox] keep_ended_seconds */
     int64_t quarantine_s;     /* [sandbox] quarantine_seconds */

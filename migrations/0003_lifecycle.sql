@@ -85,6 +85,7 @@ CREATE TABLE idempotency (
     created_ms INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX idempotency_by_age ON idempotency (created_ms);
+CREATE INDEX idempotency_by_sandbox ON idempotency (sandbox_id);
 
 -- Named volumes that a sandbox's create made and that have to go: with the sandbox, or (keep = 1)
 -- only if its create fails. Written before the volume is made.

@@ -58,9 +58,9 @@ fuzz_extra_range := $(call fuzz_obj,range)
 fuzz_extra_frames := $(call fuzz_obj,frames)
 fuzz_extra_progress := $(call fuzz_obj,progress)
 fuzz_extra_tar := $(call fuzz_obj,tar)
-fuzz_extra_resources := $(call fuzz_obj,resources metadata)
+fuzz_extra_resources := $(call fuzz_obj,resources metadata platform)
 fuzz_extra_create_body := $(filter %/gateway/api/create_body.o %/gateway/api/encode.o \
-  %/gateway/api/system.o %/gateway/sandbox.o,$(gateway_obj))
+  %/gateway/api/hooks_body.o %/gateway/api/system.o %/gateway/sandbox.o,$(gateway_obj))
 fuzz_extra_agent_body := $(execd_obj)
 fuzz_extra_target := $(call fuzz_obj,target port_path)
 

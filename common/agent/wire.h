@@ -7,7 +7,7 @@
  *     POST /internal/claim  {"secret","token","env","entrypoint","lineEndings","closedPorts",
  *                            "mounts","lifecycle"}
  * 200 {"status":"claimed","pid":N}  the entrypoint runs
- * 400 the claim cannot be carried out (bad field, entrypoint not found, a mount is not what it should
+ * 400 {"code","message"}: the claim cannot be carried out (bad field, entrypoint not found, a mount is not what it should
  *     be, the preStart hook failed); the agent ends
  * 403 wrong secret; the agent ends with AGENT_EXIT_REFUSED
  * 409 already claimed
@@ -28,6 +28,9 @@
 #define AGENT_HOME "/opt/opensandbox"      /* small tmpfs of the sandbox, writable */
 #define AGENT_DIR "/opt/opensandbox/agent" /* read-only volume with the agent */
 #define AGENT_PATH "/opt/opensandbox/agent/execd"
+/* codes of a refused claim (400) that are not about the entrypoint */
+#define AGENT_PRE_START_FAILED "EXECD::PRE_START_FAILED"
+#define AGENT_MOUNT_REFUSED "EXECD::MOUNT_REFUSED"
 #define AGENT_ENV_FILE "/opt/opensandbox/.env" /* default of EXECD_ENVS */
 
 enum {

@@ -68,15 +68,11 @@ struct keyed_lock *keyed_lock_take(struct keyed_locks *ks, const char *key)
     return l;
 }
 
-void keyed_lock_release(struct keyed_lock *l)
+static void leave(struct keyed_lock *l)
 {
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&l->set->guard);
     struct keyed_lock **at;
 
-    if (!l)
-        return;
-    (void)pthread_mutex_unlock(&l->held);
-
-    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&l->set->guard);
     if (--l->users > 0)
         return;
     for (at = &l->set->head; *at != l;)
@@ -84,4 +80,23 @@ void keyed_lock_release(struct keyed_lock *l)
     *at = l->next;
     (void)pthread_mutex_destroy(&l->held);
     free(l);
+}
+
+struct keyed_lock *keyed_lock_try(struct keyed_locks *ks, const char *key)
+{
+    struct keyed_lock *l = find_or_add(ks, key);
+
+    if (l && pthread_mutex_trylock(&l->held) != 0) {
+        leave(l);
+        return NULL;
+    }
+    return l;
+}
+
+void keyed_lock_release(struct keyed_lock *l)
+{
+    if (!l)
+        return;
+    (void)pthread_mutex_unlock(&l->held);
+    leave(l);
 }

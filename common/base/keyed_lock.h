@@ -11,6 +11,8 @@ void keyed_locks_free(struct keyed_locks *ks);
 
 /* Waits for the key and returns the held lock; NULL when memory is out. */
 struct keyed_lock *keyed_lock_take(struct keyed_locks *ks, const char *key);
+/* Does not wait: NULL when somebody holds it (or memory is out). */
+struct keyed_lock *keyed_lock_try(struct keyed_locks *ks, const char *key);
 void keyed_lock_release(struct keyed_lock *l); /* takes NULL */
 
 #define AUTO_KEYED __attribute__((cleanup(auto_keyed)))

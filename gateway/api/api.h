@@ -29,6 +29,13 @@ enum {
     API_REPLY_MAX = 256 << 20, /* of records: a page of the largest ones */
     API_TAIL_MAX = 10000,      /* contract 9: lines of output */
     API_EVENTS_MAX = 500,      /* and events, in one answer */
+    API_HOOKS_MAX = 64,        /* periodic hooks */
+    API_HOOK_NAME_MAX = 128,   /* bytes */
+    API_SCHEDULE_MAX = 256,
+    API_PRE_START_MAX_S = 10800, /* these three: contract/newest.md 3.5 */
+    API_PERIODIC_MAX_S = 300,
+    API_HOOK_DEFAULT_S = 60,
+    API_KEY_MAX = 255, /* Idempotency-Key */
 };
 
 /* What the handlers work on; one per process. */
@@ -64,6 +71,10 @@ int api_reply_sandbox(struct http_resp *rs, int status, const struct sandbox *sb
                       struct err *e);
 int api_reply_page(struct http_resp *rs, const struct sandbox_page *p, const struct api_page *at,
                    struct err *e);
+/* hooks_body.c: the member "lifecycle" (NULL: none), checked and completed; what out borrows of it is
+ * kept by doc. */
+int api_decode_hooks(json_t *doc, const json_t *lifecycle, struct create_req *out, struct err *e);
+
 /* Serialises and drops v. */
 int api_reply(struct http_resp *rs, int status, json_t *v, struct err *e);
 /* text/plain; takes what out holds. */

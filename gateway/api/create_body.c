@@ -1,12 +1,14 @@
 #include "common/base/buf.h"
+#include "common/base/cleanup.h"
 #include "common/base/macros.h"
 #include "common/base/num.h"
+#include "common/base/rand.h"
 #include "common/json/jx.h"
 #include "gateway/api/api.h"
 #include "gateway/domain/lifecycle.h"
 
+#include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #define SB_INVALID "SANDBOX::INVALID_PARAMETER"
 
@@ -40,7 +42,7 @@ static const struct jx_field body_fields[] = {
     F("snapshotId", JX_STR, snapshot_id, JX_NULLABLE, 0, 0, 128),
     F("templateId", JX_STR, template_id, JX_NULLABLE | JX_NONEMPTY, 0, 0, 128),
     F("platform", JX_OBJ, platform, JX_NULLABLE, 0, 0, 0),
-    F("timeout", JX_I64, timeout_s, JX_NULLABLE | JX_LAX, LIFECYCLE_TIMEOUT_MIN_S, 9000000000, 0),
+    F("timeout", JX_I64, timeout_s, JX_NULLABLE | JX_LAX, LIFECYCLE_TIMEOUT_MIN_S, INT64_MAX, 0),
     F("resourceLimits", JX_STR_MAP, resources, JX_NULLABLE, 0, API_MAP_MAX, 1024),
     F("resourceRequests", JX_STR_MAP, requests, JX_NULLABLE, 0, API_MAP_MAX, 1024),
     F("env", JX_STR_MAP, env, JX_NULLABLE | JX_NULL_VALUES, 0, API_MAP_MAX, API_STRING_MAX),
@@ -85,6 +87,21 @@ static bool present(const json_t *container)
     return json_object_size(container) || json_array_size(container);
 }
 
+static int take_snapshot(const struct body *b, struct create_req *out, struct err *e)
+{
+    if (b->template_id)
+        return err_api(e, ERRC_INVALID, "SANDBOX::API_NOT_SUPPORTED",
+                       "templateId: templates are not available on this runtime");
+    if (!b->image == blank(b->snapshot_id))
+        return err_api(e, ERRC_INVALID, SB_INVALID,
+                       "Exactly one of image or snapshotId must be provided.");
+    if (!blank(b->snapshot_id))
+        return err_api(e, ERRC_INVALID, "SANDBOX::API_NOT_SUPPORTED",
+                       "snapshotId: snapshots are not available in this version; use image");
+    out->snapshot_id = blank(b->snapshot_id) ? NULL : b->snapshot_id;
+    return 0;
+}
+
 /* What this version cannot do must be said, not dropped. */
 static int refuse_unsupported(const struct body *b, struct err *e)
 {
@@ -93,24 +110,12 @@ static int refuse_unsupported(const struct body *b, struct err *e)
 
     if (jx_decode(b->credential_proxy, "credentialProxy", enabled, 1, false, &vault, e) < 0)
         return -1;
-    if (b->template_id)
-        return err_api(e, ERRC_INVALID, "SANDBOX::API_NOT_SUPPORTED",
-                       "templateId: templates are not available on this runtime");
-    if (!blank(b->snapshot_id))
-        return err_api(e, ERRC_INVALID, "SANDBOX::API_NOT_SUPPORTED",
-                       "snapshotId: snapshots are not available in this version; use image");
     if (b->network_policy || vault)
         return err_api(e, ERRC_INVALID, SB_INVALID,
                        "networkPolicy and credentialProxy are not available in this version");
     if (present(b->volumes))
         return err_api(e, ERRC_INVALID, "VOLUME::UNSUPPORTED_BACKEND",
                        "volumes are not available in this version");
-    if (b->lifecycle)
-        return err_api(e, ERRC_INVALID, SB_INVALID,
-                       "lifecycle hooks are not available in this version");
-    if (!blank(json_string_value(json_object_get(b->extensions, "poolRef"))))
-        return err_api(e, ERRC_INVALID, "SANDBOX::UNSUPPORTED_POOL_REF",
-                       "extensions.poolRef: no pools are configured on this server");
     return 0;
 }
 
@@ -118,6 +123,8 @@ static int take_image(const struct body *b, struct create_req *out, struct err *
 {
     struct image_body image = { 0 };
 
+    if (!b->image)
+        return 0;
     if (jx_decode(b->image, "image", image_fields, ARRAY_LEN(image_fields), false, &image, e) < 0)
         return -1;
     if (blank(image.uri))
@@ -128,60 +135,12 @@ static int take_image(const struct body *b, struct create_req *out, struct err *
     return jx_decode(image.auth, "image.auth", auth_fields, ARRAY_LEN(auth_fields), false, out, e);
 }
 
-/* The canonical spelling of a platform word, NULL when it is none (contract 3.1). */
-static const char *one_of(const char *s, const char *const words[2])
-{
-    size_t len;
-    int i;
-
-    s += strspn(s, " \t\r\n");
-    len = strcspn(s, " \t\r\n");
-    for (i = 0; i < 2; i++)
-        if (strlen(words[i]) == len && strncasecmp(s, words[i], len) == 0 && blank(s + len))
-            return words[i];
-    return NULL;
-}
-
 static int take_platform(const struct body *b, struct create_req *out, struct err *e)
 {
-    static const char *const systems[2] = { "linux", "windows" };
-    static const char *const archs[2] = { "amd64", "arm64" };
-
     if (!b->platform)
         return 0;
-    if (jx_decode(b->platform, "platform", platform_fields, ARRAY_LEN(platform_fields), false, out,
-                  e) < 0)
-        return -1;
-    out->platform_os = one_of(out->platform_os, systems);
-    out->platform_arch = one_of(out->platform_arch, archs);
-    if (!out->platform_os || !out->platform_arch)
-        return err_api(e, ERRC_INVALID, SB_INVALID,
-                       "platform: os must be linux, arch must be amd64 or arm64");
-    if (out->platform_os == systems[1])
-        return err_api(e, ERRC_INVALID, SB_INVALID, "platform.os: windows is not supported");
-    return 0;
-}
-
-/* Keys of the sandbox's environment; OPENSANDBOX_EGRESS_* are for a sidecar and have no use
- * without a network policy (contract 3.5). */
-static int take_env(const struct body *b, struct create_req *out, struct err *e)
-{
-    static const char egress[] = "OPENSANDBOX_EGRESS_";
-    const char *key;
-    json_t *v;
-    void *next;
-
-    json_object_foreach_safe(b->env, next, key, v) {
-        if (!*key || strchr(key, '='))
-            return err_api(e, ERRC_INVALID, SB_INVALID,
-                           "env: '%.80s' is not a variable name (empty, or holds '=')", key);
-        if (strcmp(key, "OPENSANDBOX_LIFECYCLE") == 0)
-            return err_api(e, ERRC_INVALID, SB_INVALID, "env: OPENSANDBOX_LIFECYCLE is reserved");
-        if (strncmp(key, egress, sizeof(egress) - 1) == 0)
-            (void)json_object_del(b->env, key);
-    }
-    out->env = b->env;
-    return 0;
+    return jx_decode(b->platform, "platform", platform_fields, ARRAY_LEN(platform_fields), false,
+                     out, e);
 }
 
 /* extensions "proxy.login.ports" = "3000, 8080" becomes ",3000,8080,", in out. */
@@ -209,52 +168,108 @@ static int take_login_ports(const struct body *b, struct create_req *out, struct
     return 0;
 }
 
+static const char *extension(const struct body *b, const char *name)
+{
+    return json_string_value(json_object_get(b->extensions, name));
+}
+
+static int take_renewal(const struct body *b, struct create_req *out, struct err *e)
+{
+    static const char blanks[] = " \t\r\n";
+    const char *text = extension(b, "access.renew.extend.seconds");
+    char number[16];
+    size_t len;
+
+    if (!text)
+        return 0;
+    text += strspn(text, blanks);
+    len = strcspn(text, blanks);
+    (void)snprintf(number, sizeof(number), "%.*s", (int)(len < sizeof(number) ? len : 0), text);
+    if (num_parse_i64(number, 300, 86400, &out->renew_s) < 0 || !blank(text + len))
+        return err_api(e, ERRC_INVALID, SB_INVALID,
+                       "extensions.access.renew.extend.seconds: must be 300 to 86400");
+    return 0;
+}
+
 /* Kept are opensandbox.extensions.*; the others are instructions or dropped (contract 3.6). */
 static int take_extensions(const struct body *b, struct create_req *out, struct err *e)
 {
     static const char kept[] = "opensandbox.extensions.";
-    const char *renew =
-        json_string_value(json_object_get(b->extensions, "access.renew.extend.seconds"));
+    const char *isolation = extension(b, "bootstrap.execd.isolation");
     const char *key;
     json_t *v;
     void *next;
-    int64_t n = 0;
 
-    if (renew && num_parse_i64(renew, 300, 86400, &n) < 0)
+    if (isolation && strcmp(isolation, "enable") == 0)
         return err_api(e, ERRC_INVALID, SB_INVALID,
-                       "extensions.access.renew.extend.seconds: must be 300 to 86400");
-    out->renew_s = renew ? n : 0;
-    if (take_login_ports(b, out, e) < 0)
+                       "extensions.bootstrap.execd.isolation: isolated sessions are not supported "
+                       "by this version; leave it out");
+    if (take_renewal(b, out, e) < 0 || take_login_ports(b, out, e) < 0)
         return -1;
     json_object_foreach_safe(b->extensions, next, key, v) {
-        if (strncmp(key, kept, sizeof(kept) - 1) != 0)
+        if (strncmp(key, kept, sizeof(kept) - 1) != 0 && strcmp(key, "poolRef") != 0)
             (void)json_object_del(b->extensions, key);
     }
     out->extensions = b->extensions;
     return 0;
 }
 
-static int take_body(const struct body *b, struct create_req *out, struct err *e)
+static int take_pool(const struct body *b, struct err *e)
 {
-    if (refuse_unsupported(b, e) < 0)
-        return -1;
-    if (!b->image)
-        return err_api(e, ERRC_INVALID, SB_INVALID,
-                       "Exactly one of image or snapshotId must be provided.");
-    if (!b->entrypoint)
+    if (!blank(extension(b, "poolRef")))
+        return err_api(e, ERRC_INVALID, "SANDBOX::UNSUPPORTED_POOL_REF",
+                       "extensions.poolRef: no pools are configured on this server");
+    (void)json_object_del(b->extensions, "poolRef");
+    return 0;
+}
+
+/* A snapshot holds no command of its own: one that keeps it running is the default. */
+static int take_entrypoint(json_t *doc, const struct body *b, struct create_req *out, struct err *e)
+{
+    const json_t *list = b->entrypoint;
+
+    if (!list && out->snapshot_id) {
+        if (json_object_set_new(doc, "entrypoint",
+                                json_pack("[s,s,s]", "tail", "-f", "/dev/null")) < 0)
+            return err_nomem(e);
+        list = json_object_get(doc, "entrypoint");
+    }
+    if (!list)
         return err_api(e, ERRC_INVALID, "DOCKER::INVALID_ENTRYPOINT",
                        "entrypoint: is required; for example [\"tail\",\"-f\",\"/dev/null\"]");
-    if (!*json_string_value(json_array_get(b->entrypoint, 0)))
+    if (!*json_string_value(json_array_get(list, 0)))
         return err_api(e, ERRC_INVALID, "DOCKER::INVALID_ENTRYPOINT",
                        "entrypoint[0]: must not be empty");
-    out->entrypoint = b->entrypoint;
+    out->entrypoint = list;
+    return 0;
+}
+
+/* In the order of contract 3.2; what is left of it is the domain's. */
+static int take_body(json_t *doc, const struct body *b, struct create_req *out, struct err *e)
+{
+    if (take_extensions(b, out, e) < 0 || take_snapshot(b, out, e) < 0 ||
+        api_decode_hooks(doc, b->lifecycle, out, e) < 0 || take_pool(b, e) < 0 ||
+        take_image(b, out, e) < 0 || take_entrypoint(doc, b, out, e) < 0 ||
+        take_platform(b, out, e) < 0)
+        return -1;
     out->metadata = b->metadata;
     out->resources = b->resources;
+    out->env = b->env;
     out->timeout_s = b->timeout_s;
     out->secure_access = b->secure_access;
-    if (take_image(b, out, e) < 0 || take_platform(b, out, e) < 0 || take_env(b, out, e) < 0)
-        return -1;
-    return take_extensions(b, out, e);
+    return refuse_unsupported(b, e);
+}
+
+/* Names the request by its content: the order of members and blanks do not count. */
+static int take_hash(const json_t *doc, char out[RAND_SECRET_TEXT], struct err *e)
+{
+    AUTO_FREE char *text = json_dumps(doc, JSON_COMPACT | JSON_SORT_KEYS);
+
+    if (!text)
+        return err_nomem(e);
+    sha256_hex(text, strlen(text), out);
+    explicit_bzero(text, strlen(text)); /* it holds registry credentials */
+    return 0;
 }
 
 int api_decode_create(const struct http_req *rq, json_t **doc, struct create_req *out,
@@ -266,8 +281,9 @@ int api_decode_create(const struct http_req *rq, json_t **doc, struct create_req
 
     if (!v)
         return -1;
-    if (jx_decode(v, "", body_fields, ARRAY_LEN(body_fields), false, &b, e) < 0 ||
-        take_body(&b, &made, e) < 0) {
+    if (take_hash(v, made.body_sha256, e) < 0 ||
+        jx_decode(v, "", body_fields, ARRAY_LEN(body_fields), false, &b, e) < 0 ||
+        take_body(v, &b, &made, e) < 0) {
         json_decref(v);
         return -1;
     }

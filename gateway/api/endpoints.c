@@ -144,22 +144,46 @@ static bool through_tls(const struct api *api, struct http_req *rq)
     return peer && proto && config_list_has(api->trusted, peer) && strcasecmp(proto, "https") == 0;
 }
 
+/* Still being made: where its agent will be published is not known. */
+static bool has_no_place(const struct sandbox *sb)
+{
+    return sb->state == SANDBOX_PENDING && !sb->place.host_port;
+}
+
+/* The client gets an address of the gateway, whatever is published. */
+static bool goes_through(const struct api *api, struct http_req *rq, const struct sandbox *sb,
+                         const struct endpoint_query *q)
+{
+    return q->proxied || sb->secure_token[0] || through_tls(api, rq) ||
+           (!sb->place.host_port && !has_no_place(sb));
+}
+
+/* SDKs repeat the look-up for this code alone. */
+static int not_yet(const struct sandbox *sb, struct err *e)
+{
+    return err_api(e, ERRC_NOT_FOUND, "KUBERNETES::POD_IP_NOT_AVAILABLE",
+                   "Sandbox %s has no address yet: it is being made (%s)", sb->id, sb->message);
+}
+
 static int endpoint_text(const struct api *api, struct http_req *rq, const struct sandbox *sb,
                          const struct endpoint_query *q, const char **out, struct err *e)
 {
-    bool through =
-        q->proxied || sb->secure_token[0] || !sb->place.host_port || through_tls(api, rq);
+    bool through = goes_through(api, rq, sb, q);
     const char *host = through ? NULL : direct_host(api, rq);
     const char *relay = through || q->port == AGENT_PORT ? NULL : relay_host(api, rq);
 
-    if (relay && !q->expires_s)
-        return relay_form(api, rq, sb, q, relay, out, e);
-    if (q->expires_s)
+    if (q->expires_s) {
         *out = signed_form(api, rq, sb, q);
-    else if (!host)
-        *out = proxy_form(api, rq, sb, q->port);
-    else
+        return *out ? 0 : err_nomem(e);
+    }
+    if ((host || relay) && has_no_place(sb))
+        return not_yet(sb, e);
+    if (relay)
+        return relay_form(api, rq, sb, q, relay, out, e);
+    if (host)
         *out = arena_printf(&rq->arena, "%s:%u/proxy/%d", host, sb->place.host_port, (int)q->port);
+    else
+        *out = proxy_form(api, rq, sb, q->port);
     return *out ? 0 : err_nomem(e);
 }
 

@@ -3,20 +3,42 @@
 #include "common/base/num.h"
 #include "common/json/jx.h"
 #include "gateway/api/api.h"
+#include "gateway/app.h"
 #include "gateway/domain/lifecycle.h"
 
 #include <string.h>
+
+/* 1 to API_KEY_MAX printable characters. */
+static int take_key(struct http_req *rq, const char **out, struct err *e)
+{
+    const char *key = http_req_header(rq, "Idempotency-Key");
+    size_t len = key ? strlen(key) : 0;
+    size_t i;
+
+    *out = key;
+    if (!key)
+        return 0;
+    for (i = 0; i < len; i++)
+        if (key[i] < ' ' || key[i] > '~')
+            break;
+    if (!len || len > API_KEY_MAX || i < len)
+        return err_api(e, ERRC_INVALID, "SANDBOX::INVALID_PARAMETER",
+                       "Idempotency-Key: must be 1 to %d printable ASCII characters", API_KEY_MAX);
+    return 0;
+}
 
 int api_sandbox_create(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
 {
     struct api *api = app;
     AUTO_SANDBOX struct sandbox sb = { 0 };
     struct create_req create;
+    const char *key;
     json_t *doc;
     int rc;
 
-    if (api_decode_create(rq, &doc, &create, e) < 0)
+    if (take_key(rq, &key, e) < 0 || api_decode_create(rq, &doc, &create, e) < 0)
         return -1;
+    create.key = key;
     rc = lifecycle_create(api->lc, &create, &sb, e);
     json_decref(doc);
     if (rc < 0)
@@ -52,8 +74,11 @@ int api_sandbox_get(void *app, struct http_req *rq, struct http_resp *rs, struct
 int api_sandbox_delete(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
 {
     struct api *api = app;
+    const char *peer = http_req_header(rq, APP_PEER_HEADER);
+    const char *by = arena_printf(&rq->arena, "request %s from %s", rq->request_id,
+                                  peer ? peer : "an unknown address");
 
-    if (lifecycle_delete(api->lc, rq->params[0], e) < 0)
+    if (lifecycle_delete(api->lc, rq->params[0], by, e) < 0)
         return -1;
     rs->status = 204;
     return 0;

@@ -80,7 +80,7 @@ static int renew_now(struct lifecycle *lc, const char *id, int64_t expires_ms, s
     if (sandbox_store_set_expiry(lc->db, id, expires_ms, e) < 0)
         return -1;
     if (lc->expiry)
-        expiry_kick(lc->expiry);
+        expiry_set(lc->expiry, id, expires_ms);
     return 0;
 }
 

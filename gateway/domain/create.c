@@ -1,215 +1,326 @@
-/* How a sandbox comes into being. */
+/* How a sandbox comes into being: checks, the intent, and who does the rest. */
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/keyed_lock.h"
 #include "common/base/log.h"
-#include "common/base/rand.h"
-#include "gateway/domain/expiry.h"
+#include "gateway/domain/claim.h"
+#include "gateway/domain/creates.h"
 #include "gateway/domain/fault.h"
-#include "gateway/domain/lifecycle_internal.h"
+#include "gateway/domain/making.h"
 #include "gateway/domain/metadata.h"
 #include "gateway/domain/metrics.h"
 #include "gateway/domain/places.h"
+#include "gateway/domain/platform.h"
 #include "gateway/domain/resources.h"
+#include "gateway/store/idempotency_store.h"
 #include "gateway/store/sandbox_store.h"
 
-#include <stdio.h>
 #include <string.h>
 
-static json_t *env_of(const struct create_req *rq)
+#define SB_INVALID "SANDBOX::INVALID_PARAMETER"
+#define KEY_CONFLICT "GENERAL::IDEMPOTENCY_CONFLICT"
+
+enum { KEY_TRIES = 3 }; /* a key can become free between two looks at it */
+
+static const int64_t wall_max_ms = 253402300799000; /* the last second of the year 9999 */
+
+/* ---- checks: nothing is made before all of them passed (contract 3.2) ---- */
+
+static int check_timeout(const struct lifecycle *lc, const struct create_req *rq, struct err *e)
 {
-    json_t *env = json_object();
-    const char *key;
-    json_t *v;
-
-    json_object_foreach((json_t *)rq->env, key, v) {
-        if (json_is_string(v)) /* null means: leave it out */
-            (void)json_object_set(env, key, v);
-    }
-    return env;
-}
-
-static json_t *claim_of(const struct lifecycle *lc, const struct create_req *rq, const char *secret,
-                        const char *token)
-{
-    return json_pack("{s:s, s:s, s:s, s:b, s:O, s:o}", "secret", secret, "token", token,
-                     "lineEndings", lc->line_endings, "closedPorts", rq->secure_access,
-                     "entrypoint", rq->entrypoint, "env", env_of(rq));
-}
-
-static int fill_record(struct lifecycle *lc, const struct create_req *rq, struct sandbox *sb,
-                       struct err *e)
-{
-    int64_t now = lc->clock->wall_ms();
-
-    rand_uuid4(sb->id);
-    rand_hex(sb->token, RAND_SECRET_BYTES);
-    sandbox_set_state(sb, SANDBOX_PENDING, "CONTAINER_STARTING", "Sandbox container is starting.",
-                      now);
-    sb->exit_code = SANDBOX_NO_EXIT_CODE;
-    sb->created_ms = now;
-    sb->expires_ms = rq->timeout_s ? now + rq->timeout_s * 1000 : 0;
-    sb->renew_s = rq->renew_s;
-    memcpy(sb->login_ports, rq->login_ports, sizeof(sb->login_ports));
-    if (rq->secure_access)
-        rand_hex(sb->secure_token, RAND_SECRET_BYTES);
-    sb->image = strdup(rq->image);
-    sb->entrypoint = json_dumps(rq->entrypoint, JSON_COMPACT);
-    sb->metadata = rq->metadata ? json_dumps(rq->metadata, JSON_COMPACT) : strdup("{}");
-    sb->extensions = rq->extensions ? json_dumps(rq->extensions, JSON_COMPACT) : strdup("{}");
-    (void)snprintf(sb->platform_os, sizeof(sb->platform_os), "%s",
-                   rq->platform_os ? rq->platform_os : "");
-    (void)snprintf(sb->platform_arch, sizeof(sb->platform_arch), "%s",
-                   rq->platform_arch ? rq->platform_arch : "");
-    if (!sb->image || !sb->entrypoint || !sb->metadata || !sb->extensions)
-        return err_nomem(e);
+    if (rq->timeout_s > (wall_max_ms - lc->clock->wall_ms()) / 1000)
+        return err_api(e, ERRC_INVALID, SB_INVALID,
+                       "timeout: %lld s end after the year 9999; leave it out for a sandbox that "
+                       "never expires",
+                       (long long)rq->timeout_s);
+    if (lc->max_timeout_s && rq->timeout_s > lc->max_timeout_s)
+        return err_api(e, ERRC_INVALID, SB_INVALID,
+                       "timeout: %lld s is more than this server allows (%lld s)",
+                       (long long)rq->timeout_s, (long long)lc->max_timeout_s);
     return 0;
 }
 
-/* An image that is not there is pulled, then the start is repeated. */
-static int start_held(struct lifecycle *lc, const struct runtime_spec *spec,
-                      struct runtime_place *place, struct err *e)
+/* rq is made canonical on the way. */
+static int check(struct lifecycle *lc, struct create_req *rq, struct resources *res, struct err *e)
 {
-    int64_t began = metrics_now_us();
-    char progress[RUNTIME_TEXT];
-    struct err why = { 0 };
-    int rc;
-
-    if (runtime_start_held(lc->rt, spec, place, &why) == 0)
-        return 0;
-    if (why.code != ERRC_NOT_FOUND) {
-        *e = why;
+    if (metadata_check(rq->metadata, e) < 0 ||
+        platform_check(&rq->platform_os, &rq->platform_arch, e) < 0 ||
+        check_timeout(lc, rq, e) < 0 || resources_parse(rq->resources, res, e) < 0)
         return -1;
-    }
-    do
-        rc = runtime_pull(lc->rt, &spec->image, 1000, progress, e);
-    while (rc > 0);
-    metrics_phase(lc->metrics, METRICS_PULL, began);
-    (void)fault_point("create.pulled");
-    return rc < 0 ? -1 : runtime_start_held(lc->rt, spec, place, e);
+    if (claim_check_env(rq->env, e) < 0)
+        return -1;
+    /* what takes long for certain is refused before anything is made */
+    return rq->pre_start_s && lc->creates ? creates_may_go_on(lc->creates, e) : 0;
 }
 
-/* The outside steps: a held container, claimed. The record is Pending meanwhile. */
-static int bring_up(struct lifecycle *lc, const struct create_req *rq, const struct resources *res,
-                    struct sandbox *sb, struct err *e)
-{
-    char secret[RAND_SECRET_TEXT];
-    char hash[RAND_SECRET_TEXT];
-    struct runtime_spec spec = {
-        .id = sb->id,
-        .image = { .ref = rq->image,
-                   .registry_user = rq->registry_user,
-                   .registry_password = rq->registry_password,
-                   .platform_os = rq->platform_os,
-                   .platform_arch = rq->platform_arch },
-        .memory_bytes = res->memory_bytes,
-        .nano_cpus = res->nano_cpus,
-        .claim_sha256 = hash,
-    };
-    int64_t began = metrics_now_us();
-    json_t *claim;
-    int rc;
+/* ---- the steps, in the request's thread or apart from it ---- */
 
-    rand_hex(secret, RAND_SECRET_BYTES);
-    sha256_hex(secret, strlen(secret), hash);
-    if (start_held(lc, &spec, &sb->place, e) < 0)
-        return -1;
-    metrics_phase(lc->metrics, METRICS_START, began);
-    (void)fault_point("create.held");
-    began = metrics_now_us();
-    claim = claim_of(lc, rq, secret, sb->token);
-    if (!claim)
-        return err_nomem(e);
-    rc = runtime_claim(lc->rt, sb->id, &sb->place, claim, lc->ready_timeout_ms, e);
-    json_decref(claim);
+/* Takes m over. *made is the record when it is usable, unless made is NULL. */
+static int complete(struct making *m, bool pull, struct sandbox *made, struct err *e)
+{
+    struct creates *cs = m->lc->creates;
+    struct creation *c = m->creation;
+    int rc = pull ? making_pull(m, e) : 0;
+
     if (rc == 0)
-        metrics_phase(lc->metrics, METRICS_CLAIM, began);
-    (void)fault_point("create.claimed");
+        rc = making_finish(m, e);
+    if (rc < 0)
+        making_undo(m, e);
+    if (c)
+        creates_end(cs, c, rc < 0 ? e : NULL);
+    if (rc == 0 && made) {
+        *made = m->sb;
+        m->sb = (struct sandbox){ 0 };
+    }
+    making_free(m);
     return rc;
 }
 
-static int confirm(struct lifecycle *lc, struct sandbox *sb, struct err *e)
-{
-    sandbox_set_state(sb, SANDBOX_RUNNING, "CONTAINER_RUNNING",
-                      "Sandbox container started successfully.", lc->clock->wall_ms());
-    if (sandbox_store_started(lc->db, sb, e) < 0)
-        return -1;
-    lifecycle_show(lc, sb);
-    (void)fault_point("create.confirmed");
-    return 0;
-}
-
-static int drop(struct lifecycle *lc, const char *id, struct err *e)
-{
-    if (lc->places)
-        places_drop(lc->places, id);
-    return sandbox_store_remove(lc->db, id, e);
-}
-
-/* A create that failed leaves nothing. When the engine does not let us, the intent to remove
- * stays and the sweep carries it out. */
-static void undo(struct lifecycle *lc, struct sandbox *sb, const struct err *why)
+static void pull_and_complete(void *arg)
 {
     struct err e = { 0 };
 
-    log_warn("create failed", LOG_S("id", sb->id), LOG_S("error", why->msg));
-    if (runtime_remove(lc->rt, sb->id, &e) == 0 && drop(lc, sb->id, &e) == 0)
-        return;
-    log_warn("create could not be undone yet", LOG_S("id", sb->id), LOG_S("error", e.msg));
-    sandbox_set_state(sb, SANDBOX_STOPPING, "CREATE_FAILED", why->msg, lc->clock->wall_ms());
-    (void)lifecycle_transition(lc, sb, SANDBOX_PENDING, NULL);
+    (void)complete(arg, true, NULL, &e);
 }
 
-static int check_request(struct lifecycle *lc, const struct create_req *rq, struct resources *res,
-                         struct err *e)
+static void just_complete(void *arg)
 {
-    if (metadata_check(rq->metadata, e) < 0)
-        return -1;
-    if (lc->max_timeout_s && rq->timeout_s > lc->max_timeout_s)
-        return err_api(e, ERRC_INVALID, "SANDBOX::INVALID_PARAMETER",
-                       "timeout: %lld s is more than this server allows (%lld s)",
-                       (long long)rq->timeout_s, (long long)lc->max_timeout_s);
-    return resources_parse(rq->resources, res, e);
+    struct err e = { 0 };
+
+    (void)complete(arg, false, NULL, &e);
 }
 
-static int create_now(struct lifecycle *lc, const struct create_req *rq, struct sandbox *out,
-                      struct err *e)
+/* The record of id as it is now, after the create was waited for: usable, under way or failed. */
+static int answer(struct lifecycle *lc, struct creation *c, const char *id, struct sandbox *out,
+                  struct err *e)
 {
-    AUTO_SANDBOX struct sandbox sb = { 0 };
-    int64_t began = metrics_now_us();
-    struct resources res;
+    int rc = creates_wait(lc->creates, c, lc->create_wait_ms, e);
 
-    if (check_request(lc, rq, &res, e) < 0 || fill_record(lc, rq, &sb, e) < 0)
-        return -1;
+    if (rc >= 0 && lifecycle_get(lc, id, out, e) == 0)
+        return 0;
+    /* it may have failed between the two looks */
+    return rc < 0 ? -1 : (creates_wait(lc->creates, c, 0, e), -1);
+}
 
-    AUTO_KEYED struct keyed_lock *held = keyed_lock_take(lc->locks, sb.id);
+/* Nothing was made: the record was too early. */
+static int take_back(struct making *m, struct err *why)
+{
+    struct lifecycle *lc = m->lc;
+
+    if (m->held) {
+        making_undo(m, why);
+    } else {
+        if (lc->places)
+            places_drop(lc->places, m->sb.id);
+        if (idempotency_store_release(lc->db, m->sb.id, NULL) < 0 ||
+            sandbox_store_remove(lc->db, m->sb.id, NULL) < 0)
+            making_undo(m, why);
+    }
+    creates_end(lc->creates, m->creation, why);
+    making_free(m);
+    return -1;
+}
+
+/* Takes m over: the rest happens in a thread of its own, the request waits for a while. */
+static int go_on_apart(struct making *m, bool pull, struct sandbox *out, struct err *e)
+{
+    struct lifecycle *lc = m->lc;
+    struct creation *c = creates_ref(lc->creates, m->creation);
+    char id[RUNTIME_ID];
+    int rc;
+
+    memcpy(id, m->sb.id, sizeof(id));
+    m->apart = true;
+    if (creates_go_on(lc->creates, c, pull ? pull_and_complete : just_complete, m, e) < 0)
+        rc = take_back(m, e);
+    else
+        rc = answer(lc, c, id, out, e);
+    creates_unref(lc->creates, c);
+    return rc;
+}
+
+/* ---- the intent ---- */
+
+static int insert(struct making *m, const struct create_req *rq, struct idempotency *first,
+                  struct err *e)
+{
+    if (rq->key)
+        return idempotency_store_insert(m->lc->db, rq->key, rq->body_sha256, &m->sb, first, e);
+    return sandbox_store_insert(m->lc->db, &m->sb, e);
+}
+
+/* Writes the intent and makes the first step; m->sb.id is locked meanwhile. 1: another create has
+ * the key. -1: nothing was written. Else 0, and *why tells how the step went. */
+static int begin(struct making *m, const struct create_req *rq, struct idempotency *first,
+                 struct err *why, struct err *e)
+{
+    AUTO_KEYED struct keyed_lock *held = keyed_lock_take(m->lc->locks, m->sb.id);
+    int rc;
+
     if (!held)
         return err_nomem(e);
-    if (sandbox_store_insert(lc->db, &sb, e) < 0)
-        return -1;
-    metrics_phase(lc->metrics, METRICS_STORE, began);
-    lifecycle_show(lc, &sb); /* requests by proxy wait for it */
+    rc = insert(m, rq, first, e);
+    if (rc != 0)
+        return rc;
+    metrics_phase(m->lc->metrics, METRICS_STORE, m->began_us);
+    lifecycle_show(m->lc, &m->sb); /* requests by proxy wait for it */
     (void)fault_point("create.intent");
-    if (bring_up(lc, rq, &res, &sb, e) < 0 || confirm(lc, &sb, e) < 0) {
-        undo(lc, &sb, e);
+    if (making_start(m, why) == 0)
+        why->code = ERRC_NONE;
+    return 0;
+}
+
+/* Takes m over, whose record is in the store. */
+static int carry_on(struct making *m, const struct err *started, struct sandbox *out, struct err *e)
+{
+    bool pull = started->code == ERRC_NOT_FOUND;
+
+    if (started->code != ERRC_NONE && !pull) {
+        *e = *started;
+        making_undo(m, e);
+        if (m->creation)
+            creates_end(m->lc->creates, m->creation, e);
+        making_free(m);
         return -1;
     }
-    if (sb.expires_ms && lc->expiry)
-        expiry_kick(lc->expiry);
-    log_info("sandbox created", LOG_S("id", sb.id), LOG_S("image", sb.image));
-    *out = sb;
-    sb = (struct sandbox){ 0 };
-    return 0;
+    if (m->creation && (pull || m->hooked))
+        return go_on_apart(m, pull, out, e);
+    return complete(m, pull, out, e);
+}
+
+/* 1: another create has the key. */
+static int create(struct lifecycle *lc, const struct create_req *rq, const struct resources *res,
+                  struct idempotency *first, struct sandbox *out, struct err *e)
+{
+    struct making *m = making_new(lc, rq, res, e);
+    struct err started = { 0 };
+    int rc;
+
+    if (!m)
+        return -1;
+    if (lc->creates) {
+        m->creation = creates_begin(lc->creates, m->sb.id);
+        if (!m->creation) {
+            making_free(m);
+            return err_nomem(e);
+        }
+    }
+    rc = begin(m, rq, first, &started, e);
+    if (rc == 0)
+        return carry_on(m, &started, out, e);
+    if (m->creation)
+        creates_end(lc->creates, m->creation, rc < 0 ? e : NULL);
+    making_free(m);
+    return rc;
+}
+
+/* ---- keys ---- */
+
+static int key_is_spent(const char *id, const char *what, struct err *e)
+{
+    return err_api(e, ERRC_CONFLICT, KEY_CONFLICT,
+                   "Idempotency-Key: its sandbox %s %s; a new sandbox needs a new key", id, what);
+}
+
+/* The sandbox that the key made. 1: it failed meanwhile and the key is free again. */
+static int recall(struct lifecycle *lc, const struct create_req *rq,
+                  const struct idempotency *first, struct sandbox *out, struct err *e)
+{
+    AUTO_SANDBOX struct sandbox sb = { 0 };
+    const char *id = first->sandbox_id;
+    struct idempotency again;
+    struct creation *c;
+    int rc = 1;
+
+    if (strcmp(first->body_sha256, rq->body_sha256) != 0)
+        return err_api(e, ERRC_CONFLICT, KEY_CONFLICT,
+                       "Idempotency-Key: it was used for a request with another body (sandbox %s); "
+                       "use a new key",
+                       id);
+    c = lc->creates ? creates_find(lc->creates, id) : NULL;
+    if (c) {
+        rc = creates_wait(lc->creates, c, lc->create_wait_ms, e);
+        creates_unref(lc->creates, c);
+    }
+    if (rc < 0)
+        return -1;
+    if (sandbox_store_find(lc->db, id, &sb, e) < 0 && e->code != ERRC_NOT_FOUND)
+        return -1;
+    if (sb.image && !sb.ended_ms && sb.state != SANDBOX_STOPPING) {
+        *out = sb;
+        sb = (struct sandbox){ 0 };
+        return 0;
+    }
+    rc = idempotency_store_get(lc->db, rq->key, &again, e);
+    if (rc < 0)
+        return -1;
+    if (rc == 0 || strcmp(again.sandbox_id, id) != 0)
+        return 1;
+    return key_is_spent(id, sb.image && !sb.ended_ms ? "is being removed" : "has ended", e);
+}
+
+static int create_once(struct lifecycle *lc, struct create_req *rq, struct sandbox *out,
+                       struct err *e)
+{
+    struct idempotency first;
+    struct resources res;
+    int tries;
+    int rc;
+
+    for (tries = 0; tries < KEY_TRIES; tries++) {
+        rc = idempotency_store_get(lc->db, rq->key, &first, e);
+        if (rc == 0) {
+            if (check(lc, rq, &res, e) < 0)
+                return -1;
+            rc = create(lc, rq, &res, &first, out, e);
+        }
+        if (rc == 1)
+            rc = recall(lc, rq, &first, out, e);
+        if (rc != 1)
+            return rc;
+    }
+    return err_api(e, ERRC_CONFLICT, KEY_CONFLICT,
+                   "Idempotency-Key: other requests with this key keep failing; try again");
+}
+
+static int create_any(struct lifecycle *lc, const struct create_req *rq, struct sandbox *out,
+                      struct err *e)
+{
+    struct create_req canonical = *rq;
+    struct resources res;
+
+    if (rq->key)
+        return create_once(lc, &canonical, out, e);
+    if (check(lc, &canonical, &res, e) < 0)
+        return -1;
+    return create(lc, &canonical, &res, NULL, out, e);
 }
 
 int lifecycle_create(struct lifecycle *lc, const struct create_req *rq, struct sandbox *out,
                      struct err *e)
 {
-    int64_t began = metrics_now_us();
-    int rc = create_now(lc, rq, out, e);
+    int rc = create_any(lc, rq, out, e);
 
-    if (rc == 0)
-        metrics_phase(lc->metrics, METRICS_TOTAL, began);
-    return metrics_done(lc->metrics, METRICS_CREATE, rc, e);
+    if (rc == 0 && out->state == SANDBOX_PENDING)
+        metrics_count(lc->metrics, METRICS_CREATE, METRICS_PENDING);
+    else
+        (void)metrics_done(lc->metrics, METRICS_CREATE, rc, e);
+    return rc;
+}
+
+/* ---- the end of the server ---- */
+
+/* Its claim breaks off, and its thread undoes it. */
+static void cut_off(void *arg, const char *id)
+{
+    struct lifecycle *lc = arg;
+
+    (void)runtime_remove(lc->rt, id, NULL);
+}
+
+void lifecycle_stop(struct lifecycle *lc)
+{
+    if (lc->creates)
+        creates_stop(lc->creates, cut_off, lc);
 }

@@ -1,15 +1,29 @@
-/* One thread that removes sandboxes when their time has come. The store's index over expiry times
- * is the queue, so nothing is lost in a restart or an engine outage: what could not be removed
- * stays due. */
+/* Removes sandboxes when their time has come. One thread watches a heap of all expiry times, which
+ * follows the store (lifecycle_load_places at start, then every change); what is due goes to a crew
+ * of its own, so that nobody waits for a removal that hangs. The time is read again from the store
+ * before anything is done: a time in the heap that is too early costs a look, one that is missing or
+ * too late is made good by the sweep (reconcile.h). What could not be removed is tried again, at
+ * last every 30 s. Any thread. */
 #pragma once
+#include <stdint.h>
 
 struct err;
 struct expiry;
 struct lifecycle;
 
-/* NULL: err set. Starts nothing yet, so that lifecycle can be told about it first. */
+/* NULL: err set. Starts no watching yet, so that lifecycle can be told about it first. */
 struct expiry *expiry_new(struct lifecycle *lc, struct err *e);
 int expiry_start(struct expiry *x, struct err *e);
-/* An expiry was set that may be earlier than the one waited for. Any thread. */
+
+/* The time of id, as the store has it. Caller holds the id's lock. */
+void expiry_set(struct expiry *x, const char *id, int64_t at_ms);
+/* The same, but an earlier time that is known stays: for who may know an old one. */
+void expiry_hint(struct expiry *x, const char *id, int64_t at_ms);
+void expiry_drop(struct expiry *x, const char *id); /* it is gone */
+/* Its time has come, or its removal was begun and has to be finished: hands it to the crew. */
+void expiry_remove(struct expiry *x, const char *id);
+/* Looks at the time again, now. */
 void expiry_kick(struct expiry *x);
+/* The engine answers again: what waits to be tried again is tried now. */
+void expiry_hurry(struct expiry *x);
 void expiry_free(struct expiry *x); /* waits for what is being removed; takes NULL */

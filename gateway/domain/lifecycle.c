@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/log.h"
+#include "gateway/domain/expiry.h"
 #include "gateway/domain/lifecycle_internal.h"
 #include "gateway/domain/places.h"
 #include "gateway/store/sandbox_store.h"
@@ -56,6 +57,8 @@ void lifecycle_show(struct lifecycle *lc, const struct sandbox *sb)
 {
     if (lc->places && places_put(lc->places, sb, NULL) < 0)
         log_warn("out of memory: sandbox is not reachable by proxy", LOG_S("id", sb->id));
+    if (lc->expiry && sb->expires_ms)
+        expiry_hint(lc->expiry, sb->id, sb->expires_ms);
 }
 
 int lifecycle_transition(struct lifecycle *lc, const struct sandbox *sb, enum sandbox_state from,
@@ -72,7 +75,11 @@ int lifecycle_bury(struct lifecycle *lc, const char *id, const struct sandbox_en
 {
     if (lc->places)
         places_drop(lc->places, id);
-    return sandbox_store_end(lc->db, id, end, e);
+    if (sandbox_store_end(lc->db, id, end, e) < 0)
+        return -1;
+    if (lc->expiry)
+        expiry_drop(lc->expiry, id);
+    return 0;
 }
 
 int lifecycle_load_places(struct lifecycle *lc, struct err *e)

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 struct clock;
+struct creates;
 struct db;
 struct err;
 struct expiry;
@@ -19,7 +20,10 @@ struct metrics;
 struct places;
 struct sandbox_query;
 
-enum { LIFECYCLE_TIMEOUT_MIN_S = 60 };
+enum {
+    LIFECYCLE_TIMEOUT_MIN_S = 60,
+    LIFECYCLE_KEY_KEEP_MS = 24 * 3600 * 1000, /* how long an Idempotency-Key is remembered */
+};
 
 struct lifecycle {
     struct db *db;
@@ -31,16 +35,22 @@ struct lifecycle {
     int64_t started_ms;    /* Pending rows older than this are leftovers of an earlier process */
     int64_t max_timeout_s; /* 0: no cap */
     int ready_timeout_ms;  /* for the claim of a started sandbox */
+    int stop_grace_ms;     /* between TERM and KILL at its end; 0: KILL at once */
     const char *line_endings;
     struct metrics *metrics; /* NULL: nothing is counted */
+    struct creates *creates; /* NULL (tests): a create runs in its caller's thread to the end */
+    int create_wait_ms;      /* how long a request waits for a create that takes long */
+    bool cpu_hints;          /* tell programs that cannot see a quota how many threads to start */
+    const json_t *env;       /* of every sandbox, below what a request names; object of strings */
 };
 
 /* What a client asks for; borrowed. JSON values are type-checked by the decoder. */
 struct create_req {
-    const char *image;
+    const char *image;         /* NULL when snapshot_id is set */
+    const char *snapshot_id;   /* NULL: image */
     const char *registry_user; /* NULL: anonymous */
     const char *registry_password;
-    const char *platform_os; /* NULL: not requested */
+    const char *platform_os; /* as the client wrote it; NULL: not requested */
     const char *platform_arch;
     int64_t timeout_s;               /* 0: never expires */
     const json_t *resources;         /* object of strings or NULL */
@@ -51,12 +61,19 @@ struct create_req {
     int64_t renew_s;                 /* renewal by access, seconds; 0: none */
     char login_ports[SANDBOX_PORTS]; /* as struct sandbox has it */
     bool secure_access;              /* callers of its ports have to present a token */
+    const json_t *hooks;             /* "lifecycle" of common/agent/wire.h, complete; NULL: none */
+    int64_t pre_start_s;             /* longest time the preStart hook may take; 0: there is none */
+    const char *key;                 /* Idempotency-Key; NULL: none */
+    char body_sha256[65];            /* of the request's canonical body; with key */
 };
 
-/* Fills lc->places from the store; once, at start. */
+/* Fills lc->places and lc->expiry from the store; once, at start. */
 int lifecycle_load_places(struct lifecycle *lc, struct err *e);
 
-/* Returns when the sandbox is usable (its agent was claimed). *out is owned by the caller. */
+/* Returns when the sandbox is usable (its agent was claimed), or, still SANDBOX_PENDING, when that
+ * takes longer than create_wait_ms: then the create goes on by itself, its progress and, if it
+ * fails, its end are in the record. With a key that was used before: the sandbox it made, or
+ * ERRC_CONFLICT. *out is owned by the caller. */
 int lifecycle_create(struct lifecycle *lc, const struct create_req *rq, struct sandbox *out,
                      struct err *e);
 /* DOCKER::SANDBOX_NOT_FOUND, saying when and why it ended where that is known. */
@@ -66,7 +83,8 @@ int lifecycle_find(struct lifecycle *lc, const char *id, struct sandbox *out, st
 /* As sandbox_store_list. */
 int lifecycle_list(struct lifecycle *lc, const struct sandbox_query *q, struct sandbox_page *out,
                    struct err *e);
-int lifecycle_delete(struct lifecycle *lc, const char *id, struct err *e);
+/* Ends and removes it. by says who asked, as in "Deleted by %s."; NULL: nobody in particular. */
+int lifecycle_delete(struct lifecycle *lc, const char *id, const char *by, struct err *e);
 int lifecycle_pause(struct lifecycle *lc, const char *id, struct err *e);
 int lifecycle_resume(struct lifecycle *lc, const char *id, struct err *e);
 /* Sets a new expiry, earlier or later, on disk before it returns. */
@@ -79,9 +97,18 @@ int lifecycle_renew_by_access(struct lifecycle *lc, const char *id, struct err *
 int lifecycle_patch_metadata(struct lifecycle *lc, const char *id, const json_t *patch,
                              struct sandbox *out, struct err *e);
 
-/* ---- for expiry.c and reconcile.c ---- */
+/* At the end of the server: what goes on without its request is undone, or finished if that is a
+ * matter of moments. Before the job pool stops. */
+void lifecycle_stop(struct lifecycle *lc);
+
+/* ---- for expiry.c, reconcile.c and watch.c ---- */
 
 /* Removes the sandbox if its time has come; 0 also when it was renewed or is gone. */
 int lifecycle_expire(struct lifecycle *lc, const char *id, struct err *e);
+/* The same without waiting: 1 when somebody else is changing the sandbox. Also finishes a removal
+ * that was begun. *next_ms: when its time comes, 0 when there is nothing to wait for. */
+int lifecycle_try_expire(struct lifecycle *lc, const char *id, int64_t *next_ms, struct err *e);
 /* Brings the record of id in line with what the runtime says about it now. */
 int lifecycle_settle(struct lifecycle *lc, const char *id, struct err *e);
+/* The same without waiting: 1 when somebody else is changing the sandbox. */
+int lifecycle_try_settle(struct lifecycle *lc, const char *id, struct err *e);

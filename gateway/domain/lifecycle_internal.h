@@ -4,11 +4,13 @@
 #include "gateway/domain/lifecycle.h"
 
 #define LIFECYCLE_NOT_FOUND "DOCKER::SANDBOX_NOT_FOUND"
+#define LIFECYCLE_NEWS_OOM "oom" /* type of a runtime event (watch.c): out of memory */
 
 /* -1 with LIFECYCLE_NOT_FOUND, saying when and why it ended where that is known. */
 int lifecycle_not_found(struct lifecycle *lc, const char *id, struct err *e);
 
-/* Tells the places. Out of memory leaves the place unknown: requests to it fail, nothing else. */
+/* Tells the places and the expiry. Out of memory leaves the place unknown: requests to it fail,
+ * nothing else. */
 void lifecycle_show(struct lifecycle *lc, const struct sandbox *sb);
 /* The record leaves state `from`: store, then places. */
 int lifecycle_transition(struct lifecycle *lc, const struct sandbox *sb, enum sandbox_state from,
@@ -29,6 +31,13 @@ struct freeze {
 };
 extern const struct freeze lifecycle_pausing;
 extern const struct freeze lifecycle_resuming;
+
+/* The words of an end that the runtime reports: state, reason, message, exit code and time. */
+void lifecycle_own_end(struct lifecycle *lc, const struct runtime_status *st, struct sandbox *sb);
+/* Begins the record of the end of sb, which says `reason` and `message`, and what ended it before,
+ * if something did. */
+void lifecycle_begin_end(struct lifecycle *lc, const struct sandbox *sb, const char *reason,
+                         const char *message, struct sandbox_end *end);
 
 /* Steps 2 and 3 of a removal whose intent (SANDBOX_STOPPING) is in the store. Caller holds the id's
  * lock. */

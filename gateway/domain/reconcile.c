@@ -4,18 +4,33 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/log.h"
+#include "gateway/domain/crew.h"
+#include "gateway/domain/expiry.h"
 #include "gateway/domain/lifecycle.h"
+#include "gateway/domain/places.h"
 #include "gateway/domain/worker.h"
+#include "gateway/store/idempotency_store.h"
 #include "gateway/store/sandbox_store.h"
 
-enum { RETRY_MS = 1000 };
+#include <string.h>
+
+enum {
+    RETRY_MS = 1000,
+    SETTLERS = 8, /* sandboxes that are settled side by side */
+    SETTLE_IDS_MAX = 1 << 17,
+    SETTLE_BUSY_MS = 200, /* somebody else is changing the sandbox */
+    SETTLE_TRIES = 10,    /* then the next sweep is soon enough */
+    OVERDUE_MS = 2000,    /* later than this the expiry thread did not do its work */
+    OVERDUE_BATCH = 1000,
+};
 
 struct reconcile {
     struct lifecycle *lc;
     struct reconcile_config cfg;
     struct worker worker;
-    json_t *strays; /* id → wall ms when a container without a record was first seen */
-    bool failing;   /* the last sweep failed: the failure is logged once */
+    struct crew *settlers; /* NULL: not started; the sweep settles by itself */
+    json_t *strays;        /* id → wall ms when a container without a record was first seen */
+    bool failing;          /* the last sweep failed: the failure is logged once */
 };
 
 /* States in which record and container agree without a closer look. */
@@ -34,25 +49,88 @@ static bool agrees(enum sandbox_state record, enum runtime_state container)
     }
 }
 
+/* ---- settling ---- */
+
+/* Of the crew. */
+static int64_t settle_one(void *arg, const char *id, unsigned tries)
+{
+    struct reconcile *r = arg;
+    struct err e = { 0 };
+    int rc = lifecycle_try_settle(r->lc, id, &e);
+
+    if (rc > 0)
+        return tries < SETTLE_TRIES ? SETTLE_BUSY_MS : CREW_DONE;
+    if (rc < 0)
+        log_warn("sandbox could not be reconciled", LOG_S("id", id), LOG_S("error", e.msg));
+    return CREW_DONE;
+}
+
+/* A removal may take as long as its grace: it has threads of its own. */
+static void settle(struct reconcile *r, const char *id, enum sandbox_state state)
+{
+    struct err e;
+
+    if (state == SANDBOX_STOPPING && r->lc->expiry)
+        expiry_remove(r->lc->expiry, id);
+    else if (!r->settlers)
+        (void)settle_one(r, id, SETTLE_TRIES);
+    else if (crew_want(r->settlers, id, 0, &e) < 0)
+        log_warn("sandbox could not be reconciled", LOG_S("id", id), LOG_S("error", e.msg));
+}
+
+/* ---- what is overdue ---- */
+
+static int sweep_overdue(struct reconcile *r, struct err *e)
+{
+    struct sandbox_ids due = { 0 };
+    int64_t next;
+    size_t i;
+
+    if (!r->lc->expiry)
+        return 0;
+    if (sandbox_store_due(r->lc->db, r->lc->clock->wall_ms() - OVERDUE_MS, OVERDUE_BATCH, &due,
+                          &next, e) < 0)
+        return -1;
+    for (i = 0; i < due.len; i++)
+        expiry_remove(r->lc->expiry, due.ids[i]);
+    free(due.ids);
+    return 0;
+}
+
+/* ---- what differs ---- */
+
+/* Its address changed under it. Without places nothing is known about where it was. */
+static bool has_moved(const struct reconcile *r, const struct runtime_status *st)
+{
+    struct place was;
+
+    return r->lc->places && st->place.address[0] && places_get(r->lc->places, st->id, &was) &&
+           (strcmp(was.at.address, st->place.address) != 0 ||
+            was.at.host_port != st->place.host_port);
+}
+
+static bool fits(const struct reconcile *r, enum sandbox_state state,
+                 const struct runtime_status *st)
+{
+    return st && agrees(state, st->state) && !has_moved(r, st);
+}
+
 /* Every record of one state against the containers. Known ids are taken out of `unclaimed`. */
-static int sweep_state(struct reconcile *r, enum sandbox_state state, json_t *containers,
-                       json_t *unclaimed, struct err *e)
+static int sweep_state(struct reconcile *r, enum sandbox_state state,
+                       const struct runtime_list *list, json_t *places, json_t *unclaimed,
+                       struct err *e)
 {
     struct sandbox_ids rows = { 0 };
-    struct err one;
-    json_t *seen;
+    const json_t *at;
     size_t i;
 
     if (sandbox_store_ids(r->lc->db, (int)state, &rows, e) < 0)
         return -1;
     for (i = 0; i < rows.len; i++) {
-        seen = json_object_get(containers, rows.ids[i]);
+        at = json_object_get(places, rows.ids[i]);
         (void)json_object_del(unclaimed, rows.ids[i]);
-        if (seen && agrees(state, (enum runtime_state)json_integer_value(seen)))
-            continue;
-        if (lifecycle_settle(r->lc, rows.ids[i], &one) < 0)
-            log_warn("sandbox could not be reconciled", LOG_S("id", rows.ids[i]),
-                     LOG_S("error", one.msg));
+        if (!fits(r, state, at ? &list->items[json_integer_value(at)] : NULL))
+            settle(r, rows.ids[i], state);
     }
     free(rows.ids);
     return 0;
@@ -84,13 +162,14 @@ static void quarantine(struct reconcile *r, const char *id, int64_t now)
     (void)json_object_del(r->strays, id);
 }
 
+/* id → where in the list. */
 static json_t *index_of(const struct runtime_list *list)
 {
     json_t *map = json_object();
     size_t i;
 
     for (i = 0; map && i < list->len; i++)
-        (void)json_object_set_new(map, list->items[i].id, json_integer(list->items[i].state));
+        (void)json_object_set_new(map, list->items[i].id, json_integer((json_int_t)i));
     return map;
 }
 
@@ -105,7 +184,7 @@ static int sweep(struct reconcile *r, const struct runtime_list *list, struct er
     int rc = containers && unclaimed ? 0 : err_nomem(e);
 
     for (state = 0; state < SANDBOX_STATE_MAX_ && rc == 0; state++)
-        rc = sweep_state(r, (enum sandbox_state)state, containers, unclaimed, e);
+        rc = sweep_state(r, (enum sandbox_state)state, list, containers, unclaimed, e);
     if (rc == 0) {
         json_object_foreach_safe(unclaimed, next, id, v) {
             quarantine(r, id, r->lc->clock->wall_ms());
@@ -121,13 +200,17 @@ int reconcile_once(struct reconcile *r, struct err *e)
     struct runtime_list list = { 0 };
     int rc;
 
-    if (runtime_prepare(r->lc->rt, e) < 0 || runtime_list(r->lc->rt, &list, e) < 0)
+    if (sweep_overdue(r, e) < 0 || runtime_prepare(r->lc->rt, e) < 0 ||
+        runtime_list(r->lc->rt, &list, e) < 0)
         return -1;
     rc = sweep(r, &list, e);
     runtime_list_free(&list);
     if (rc == 0)
         rc = sandbox_store_forget_ended(r->lc->db, r->lc->clock->wall_ms() - r->cfg.ended_keep_ms,
                                         e);
+    if (rc == 0)
+        rc =
+            idempotency_store_forget(r->lc->db, r->lc->clock->wall_ms() - LIFECYCLE_KEY_KEEP_MS, e);
     return rc;
 }
 
@@ -142,8 +225,11 @@ static int64_t look(void *arg)
         r->failing = true;
         return RETRY_MS;
     }
-    if (r->failing)
+    if (r->failing) {
         log_info("the engine answers again");
+        if (r->lc->expiry)
+            expiry_hurry(r->lc->expiry);
+    }
     r->failing = false;
     return r->cfg.interval_ms;
 }
@@ -168,7 +254,13 @@ struct reconcile *reconcile_new(struct lifecycle *lc, const struct reconcile_con
 
 int reconcile_start(struct reconcile *r, struct err *e)
 {
-    return worker_start(&r->worker, e);
+    r->settlers = crew_new(SETTLERS, SETTLE_IDS_MAX, settle_one, r, e);
+    return r->settlers ? worker_start(&r->worker, e) : -1;
+}
+
+void reconcile_kick(struct reconcile *r)
+{
+    worker_kick(&r->worker);
 }
 
 void reconcile_free(struct reconcile *r)
@@ -176,6 +268,7 @@ void reconcile_free(struct reconcile *r)
     if (!r)
         return;
     worker_stop(&r->worker);
+    crew_free(r->settlers);
     json_decref(r->strays);
     free(r);
 }

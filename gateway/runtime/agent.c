@@ -19,6 +19,8 @@ enum {
     TEXT_MAX = 400,
 };
 
+#define KEEPALIVE_S 5L
+
 #define START_FAILED "DOCKER::SANDBOX_EXECD_START_FAILED"
 
 static size_t on_reply(char *data, size_t size, size_t n, void *arg)
@@ -60,12 +62,27 @@ static void set_up(CURL *c, const struct runtime_place *place, const char *body,
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(c, CURLOPT_FORBID_REUSE, 1L);
+    /* the answer may wait for a hook for hours; a sandbox that is removed says nothing any more */
+    curl_easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(c, CURLOPT_TCP_KEEPIDLE, KEEPALIVE_S);
+    curl_easy_setopt(c, CURLOPT_TCP_KEEPINTVL, KEEPALIVE_S);
     curl_easy_setopt(c, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(body));
     curl_easy_setopt(c, CURLOPT_POSTFIELDS, body);
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_reply);
     curl_easy_setopt(c, CURLOPT_WRITEDATA, reply);
+}
+
+/* What a claim that cannot be carried out (400) means for the client; the agent's code decides. */
+static int cannot(const char *code, const char *text, struct err *e)
+{
+    if (code && strcmp(code, AGENT_PRE_START_FAILED) == 0)
+        return err_api(e, ERRC_INTERNAL, "DOCKER::SANDBOX_START_FAILED",
+                       "lifecycle.preStart failed: %.*s", TEXT_MAX, text);
+    if (code && strcmp(code, AGENT_MOUNT_REFUSED) == 0)
+        return err_api(e, ERRC_INVALID, "VOLUME::INVALID_HOST_PATH", "%.*s", TEXT_MAX, text);
+    return err_api(e, ERRC_INVALID, "DOCKER::INVALID_ENTRYPOINT", "%.*s", TEXT_MAX, text);
 }
 
 static int judge(long status, const struct buf *reply, struct err *e)
@@ -79,7 +96,7 @@ static int judge(long status, const struct buf *reply, struct err *e)
     case 200:
         return 0;
     case 400:
-        return err_api(e, ERRC_INVALID, "DOCKER::INVALID_ENTRYPOINT", "%.*s", TEXT_MAX, text);
+        return cannot(json_string_value(json_object_get(v, "code")), text, e);
     case 403:
         return err_set(e, ERRC_FORBIDDEN, "the agent refused the claim: %.*s", TEXT_MAX, text);
     case 409:

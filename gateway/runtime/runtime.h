@@ -75,7 +75,7 @@ struct runtime_status {
     enum runtime_state state;
     int exit_code; /* of RUNTIME_ENDED */
     bool oom_killed;
-    int64_t ended_ms; /* wall; 0 when not ended */
+    int64_t ended_ms; /* wall, of its last end, though it may run again; 0: it never ended */
     struct runtime_place place;
 };
 
@@ -254,8 +254,8 @@ struct runtime_config {
     bool read_only_root;
     bool keep_host_open;      /* true: no nft rules are set (tests; a firewall of the operator) */
     int pids_limit;           /* 0: none */
-    int log_max_mb;           /* output kept per sandbox by the engine */
-    const char *const *binds; /* "source:target[:ro]" for every sandbox; NULL-terminated */
+    int log_max_mb;           /* size of each of the two files of a sandbox's output; 0: no cap */
+    const char *const *binds; /* "source:target[:ro|:rw]" for every sandbox; NULL-terminated */
     const char *agent_dir;    /* directory with a development agent; NULL: the embedded one */
     const void *agent;        /* the embedded execd */
     size_t agent_len;

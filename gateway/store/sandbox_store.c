@@ -3,6 +3,7 @@
 #include "common/base/err.h"
 #include "gateway/store/db.h"
 #include "gateway/store/event_store.h"
+#include "gateway/store/idempotency_store.h"
 #include "gateway/store/row.h"
 
 #include <stdlib.h>
@@ -40,11 +41,10 @@ static int add_state(struct db_conn *c, const struct sandbox *sb, struct err *e)
     return event_add(c, sb->id, &ev, e);
 }
 
-static int insert_fn(struct db_conn *c, void *arg, struct err *e)
+int sandbox_add(struct db_conn *c, const struct sandbox *sb, struct err *e)
 {
     static const char sql[] = "INSERT INTO sandboxes (" SANDBOX_COLUMNS ") VALUES"
                               " (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
-    const struct sandbox *sb = ((struct call *)arg)->sb;
     const char *texts[COL_MAX_] = {
         [COL_ID] = sb->id,
         [COL_STATE] = sandbox_state_to_string(sb->state),
@@ -89,6 +89,11 @@ static int insert_fn(struct db_conn *c, void *arg, struct err *e)
     if (rc == SQLITE_CONSTRAINT)
         return err_set(e, ERRC_CONFLICT, "sandbox %s exists already", sb->id);
     return rc == SQLITE_DONE ? add_state(c, sb, e) : db_fail(c, e, "insert sandbox");
+}
+
+static int insert_fn(struct db_conn *c, void *arg, struct err *e)
+{
+    return sandbox_add(c, ((struct call *)arg)->sb, e);
 }
 
 int sandbox_store_insert(struct db *db, const struct sandbox *sb, struct err *e)
@@ -324,6 +329,25 @@ static int add_end(struct db_conn *c, const struct call *call, struct err *e)
     return event_add(c, call->id, &ev, e);
 }
 
+/* A create that failed: its key is free for another try. */
+static int free_key(struct db_conn *c, const struct call *call, struct err *e)
+{
+    static const char sql[] = "SELECT 1 FROM sandboxes WHERE id = ? AND state = 'Pending'"
+                              " AND ended_ms = 0";
+    AUTO_STMT sqlite3_stmt *st = db_stmt(c, sql, e);
+
+    if (!st || row_bind_text(c, st, 1, call->id, e) < 0)
+        return -1;
+    switch (sqlite3_step(st)) {
+    case SQLITE_ROW:
+        return idempotency_release(c, call->id, e);
+    case SQLITE_DONE:
+        return 0;
+    default:
+        return db_fail(c, e, "read sandbox state");
+    }
+}
+
 static int end_fn(struct db_conn *c, void *arg, struct err *e)
 {
     static const char sql[] =
@@ -332,8 +356,11 @@ static int end_fn(struct db_conn *c, void *arg, struct err *e)
         " host_address = '', host_port = 0 WHERE id = ?7 AND ended_ms = 0";
     const struct call *call = arg;
     const struct sandbox_end *end = call->end;
-    AUTO_STMT sqlite3_stmt *st = db_stmt(c, sql, e);
 
+    if (end->state == SANDBOX_FAILED && free_key(c, call, e) < 0)
+        return -1;
+
+    AUTO_STMT sqlite3_stmt *st = db_stmt(c, sql, e);
     if (!st || row_bind_text(c, st, 1, sandbox_state_to_string(end->state), e) < 0 ||
         row_bind_text(c, st, 2, end->reason, e) < 0 ||
         row_bind_text(c, st, 3, end->message, e) < 0 ||

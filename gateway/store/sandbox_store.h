@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 struct db;
+struct db_conn;
 struct err;
 
 /* ERRC_CONFLICT when the id exists. */
@@ -35,7 +36,8 @@ int sandbox_store_set_expiry(struct db *db, const char *id, int64_t expires_ms, 
 int sandbox_store_patch_metadata(struct db *db, const char *id, const char *patch, int max,
                                  struct sandbox *out, struct err *e);
 /* Turns the record into that of a sandbox that ended: what is secret in it goes. One transaction,
- * with an event. 0 also when there is no such record. */
+ * with an event. From SANDBOX_PENDING to SANDBOX_FAILED frees its Idempotency-Key. 0 also when there
+ * is no such record. */
 int sandbox_store_end(struct db *db, const char *id, const struct sandbox_end *end, struct err *e);
 /* Removes the row with all that belongs to it; 0 also when there is none. */
 int sandbox_store_remove(struct db *db, const char *id, struct err *e);
@@ -63,3 +65,6 @@ int sandbox_store_due(struct db *db, int64_t now_ms, size_t max, struct sandbox_
 int sandbox_store_secret(struct db *db, const char *name, char out[SANDBOX_TOKEN], struct err *e);
 /* The UUID of this database, made on first use. */
 int sandbox_store_instance(struct db *db, char out[RUNTIME_ID], struct err *e);
+
+/* Within a db_fn: as sandbox_store_insert. */
+int sandbox_add(struct db_conn *c, const struct sandbox *sb, struct err *e);

@@ -2,6 +2,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/cleanup.h"
+#include "common/base/clock.h"
 #include "gateway/runtime/docker/tar.h"
 
 #include <errno.h>
@@ -29,6 +30,7 @@ struct thing {
     char name[320];
     char image[320];
     char state[16];
+    char arch[16]; /* images */
     char ip[24];
     int exit_code;
     bool filled; /* volumes */
@@ -143,6 +145,13 @@ static void say(struct ask *a, int status, const char *fmt, ...)
     (void)buf_puts(&a->reply, text);
 }
 
+static void say_bytes(struct ask *a, int status, const char *body, size_t len)
+{
+    a->status = status;
+    buf_clear(&a->reply);
+    (void)buf_append(&a->reply, body, len);
+}
+
 static void say_json(struct ask *a, int status, json_t *v)
 {
     AUTO_FREE char *text = json_dumps(v, JSON_COMPACT);
@@ -177,6 +186,50 @@ static void query(const struct ask *a, const char *key, char *out, size_t size)
     out[n] = '\0';
 }
 
+/* "linux/arm64" of the query; without one the engine's own. */
+static void take_platform(const struct ask *a, struct thing *image)
+{
+    char platform[64];
+    const char *slash;
+
+    query(a, "platform", platform, sizeof(platform));
+    slash = strchr(platform, '/');
+    (void)snprintf(image->arch, sizeof(image->arch), "%s", slash ? slash + 1 : "amd64");
+}
+
+static bool has_platform(const struct ask *a, const struct thing *image)
+{
+    struct thing want;
+
+    query(a, "platform", want.name, sizeof(want.name));
+    if (!*want.name)
+        return true;
+    take_platform(a, &want);
+    return strcmp(want.arch, image->arch) == 0;
+}
+
+/* GET /images/{name}/json */
+static void image_call(struct fake_docker *f, struct ask *a)
+{
+    const char *name = a->path + strlen("/images/");
+    const char *end = strstr(name, "/json");
+    size_t len = end ? (size_t)(end - name) : 0;
+    const struct thing *t = find(f->images, f->n_images, name, len);
+
+    if (t)
+        say(a, 200, "{\"Id\":\"sha256:1\",\"Os\":\"linux\",\"Architecture\":\"%s\"}", t->arch);
+    else
+        say(a, 404, "{\"message\":\"No such image: %.*s\"}", (int)len, name);
+}
+
+static void info(struct fake_docker *f, struct ask *a)
+{
+    (void)f;
+    say(a, 200,
+        "{\"Runtimes\":{\"runc\":{},\"runsc\":{}},\"SecurityOptions\":[\"name=apparmor\","
+        "\"name=seccomp,profile=default\"]}");
+}
+
 static void create_image(struct fake_docker *f, struct ask *a)
 {
     char repo[128];
@@ -194,6 +247,7 @@ static void create_image(struct fake_docker *f, struct ask *a)
     t = find(f->images, f->n_images, name, strlen(name));
     if (!t)
         t = add(f->images, &f->n_images, THINGS, name);
+    take_platform(a, t);
     if (import) {
         buf_clear(&t->content);
         (void)buf_append(&t->content, a->body.data, a->body.len);
@@ -252,14 +306,18 @@ static void take_mounts(struct fake_docker *f, json_t *v, struct thing *c)
 
     json_array_foreach(json_object_get(host, "Mounts"), i, item) {
         const char *src = json_string_value(json_object_get(item, "Source"));
+        const char *type = json_string_value(json_object_get(item, "Type"));
+        json_t *options = json_object_get(item, "VolumeOptions");
         struct thing *vol = src ? find(f->volumes, f->n_volumes, src, strlen(src)) : NULL;
 
-        if (!src)
+        if (!src || strcmp(type, "volume") != 0)
             continue;
         if (!vol)
             vol = add(f->volumes, &f->n_volumes, THINGS, src); /* silently, as the engine does */
-        if (!json_object_get(item, "VolumeOptions"))
+        if (!options)
             vol->filled = true;
+        else if (!json_is_true(json_object_get(options, "NoCopy")))
+            continue; /* a user's, not the agent's */
         (void)snprintf(c->ip, sizeof(c->ip), "%s", vol->filled ? "good" : "empty");
     }
 }
@@ -268,14 +326,20 @@ static void create_container(struct fake_docker *f, struct ask *a)
 {
     json_t *v = json_loadb(a->body.data, a->body.len, 0, NULL);
     const char *image = json_string_value(json_object_get(v, "Image"));
+    const struct thing *i = find(f->images, f->n_images, image, strlen(image));
     char name[128];
     struct thing *c;
 
     query(a, "name", name, sizeof(name));
     if (find(f->containers, f->n_containers, name, strlen(name))) {
         say(a, 409, "{\"message\":\"Conflict. The container name \\\"/%s\\\" is in use\"}", name);
-    } else if (!find(f->images, f->n_images, image, strlen(image))) {
+    } else if (!i) {
         say(a, 404, "{\"message\":\"No such image: %s\"}", image);
+    } else if (!has_platform(a, i)) {
+        say(a, 404,
+            "{\"message\":\"image with reference %s was found but does not match the specified "
+            "platform: wanted other, actual: linux/%s\"}",
+            image, i->arch);
     } else {
         c = add(f->containers, &f->n_containers, THINGS, name);
         (void)snprintf(c->image, sizeof(c->image), "%s", image);
@@ -366,6 +430,20 @@ static void change(struct ask *a, struct thing *c, const char *from, const char 
     say(a, 204, "%s", "");
 }
 
+/* As the engine: a frozen container cannot act on the signal. */
+static void stop(struct ask *a, struct thing *c)
+{
+    bool running = strcmp(c->state, "running") == 0;
+
+    if (strcmp(c->state, "paused") == 0) {
+        say(a, 500, "{\"message\":\"Container %s is paused\"}", c->name);
+        return;
+    }
+    if (running)
+        (void)snprintf(c->state, sizeof(c->state), "exited");
+    say(a, running ? 204 : 304, "%s", "");
+}
+
 /* /containers/{name}[/verb][?query] */
 static void container_call(struct fake_docker *f, struct ask *a)
 {
@@ -388,6 +466,8 @@ static void container_call(struct fake_docker *f, struct ask *a)
         change(a, c, "running", "paused");
     } else if (strcmp(verb, "unpause") == 0) {
         change(a, c, "paused", "running");
+    } else if (strncmp(verb, "stop", 4) == 0) {
+        stop(a, c);
     } else if (strncmp(verb, "archive", 7) == 0) {
         archive(f, a, c);
     } else if (strncmp(verb, "logs", 4) == 0) {
@@ -428,6 +508,8 @@ static const struct {
     void (*answer)(struct fake_docker *f, struct ask *a);
 } answers[] = {
     { "POST", "/images/create", create_image },
+    { "GET", "/images/", image_call },
+    { "GET", "/info", info },
     { "POST", "/volumes/create", create_volume },
     { "DELETE", "/volumes/", volume_call },
     { "POST", "/networks/create", create_network },
@@ -491,7 +573,10 @@ void fake_docker_rule(struct fake_docker *f, const struct fake_rule *r)
     n->r.method = n->strings[0] = r->method ? strdup(r->method) : NULL;
     n->r.path = n->strings[1] = r->path ? strdup(r->path) : NULL;
     n->r.part = n->strings[2] = r->part ? strdup(r->part) : NULL;
-    n->r.body = n->strings[3] = strdup(r->body ? r->body : "");
+    n->r.body_len = r->body_len ? r->body_len : strlen(r->body ? r->body : "");
+    n->r.body = n->strings[3] = calloc(1, n->r.body_len + 1);
+    if (r->body)
+        memcpy(n->strings[3], r->body, n->r.body_len);
 }
 
 void fake_docker_no_rules(struct fake_docker *f)
@@ -574,7 +659,7 @@ static bool send_reply(int fd, const char *api, const struct ask *a, bool cut)
     (void)buf_printf(&out, "HTTP/1.1 %d X\r\n", a->status);
     if (*api)
         (void)buf_printf(&out, "Api-Version: %s\r\n", api);
-    if (a->status != 204)
+    if (a->status != 204 && a->status != 304)
         (void)buf_printf(&out, "Content-Length: %zu\r\n", a->reply.len);
     (void)buf_puts(&out, "\r\n");
     if (a->status != 204 && a->reply.len)
@@ -594,11 +679,19 @@ static void record(struct fake_docker *f, const struct ask *a)
     c->body = strndup(a->body.data ? a->body.data : "", 32768);
 }
 
-static void rest(int ms)
+/* Ends early when the engine is stopped: a call may hang "for ever". */
+static void rest(struct fake_docker *f, int ms)
 {
-    struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
+    const struct timespec nap = { .tv_nsec = 5000000L };
+    const int64_t until = clock_mono_ms() + ms;
+    bool stop = false;
 
-    (void)nanosleep(&t, NULL);
+    while (!stop && clock_mono_ms() < until) {
+        (void)nanosleep(&nap, NULL);
+        (void)pthread_mutex_lock(&f->guard);
+        stop = f->stopping;
+        (void)pthread_mutex_unlock(&f->guard);
+    }
 }
 
 static void drop_all(struct fake_docker *f) /* caller holds the lock */
@@ -628,12 +721,12 @@ static bool serve_one(struct fake_docker *f, int fd, struct ask *a)
         drop_all(f);
     (void)pthread_mutex_unlock(&f->guard);
     if (r.delay_ms)
-        rest(r.delay_ms);
+        rest(f, r.delay_ms);
     if (r.how == FAKE_CLOSE || r.how == FAKE_DIE)
         return false;
     (void)pthread_mutex_lock(&f->guard);
     if (r.how == FAKE_REPLY)
-        say(a, r.status, "%s", r.body);
+        say_bytes(a, r.status, r.body, r.body_len);
     else
         answer(f, a);
     (void)pthread_mutex_unlock(&f->guard);
@@ -784,7 +877,8 @@ void fake_docker_image(struct fake_docker *f, const char *name)
 {
     AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&f->guard);
 
-    (void)add(f->images, &f->n_images, THINGS, name);
+    (void)snprintf(add(f->images, &f->n_images, THINGS, name)->arch, sizeof(f->images->arch), "%s",
+                   "amd64");
 }
 
 void fake_docker_die(struct fake_docker *f)

@@ -25,6 +25,7 @@ struct fake_rule {
     enum fake_how how;
     int status;
     const char *body;
+    size_t body_len; /* of a body that holds NUL bytes; 0: up to the first */
     int delay_ms;
     int skip;  /* fits only after this many calls that would have fitted */
     int times; /* and then for so many; 0: for ever */
@@ -41,7 +42,8 @@ void fake_docker_no_rules(struct fake_docker *f);
 void fake_docker_api(struct fake_docker *f, const char *version);
 /* The version of the latest call's path ("1.41"), "" when it had none. */
 void fake_docker_spoken(struct fake_docker *f, char out[16]);
-/* An image that needs no pull. A pull of any other name succeeds and makes it. */
+/* An image for linux/amd64 that needs no pull. A pull of any other name or platform succeeds and
+ * makes it. */
 void fake_docker_image(struct fake_docker *f, const char *name);
 
 void fake_docker_die(struct fake_docker *f);

@@ -7,7 +7,13 @@
 #include <string.h>
 #include <time.h>
 
-enum { FAKE_VERBS = 32, FAKE_WAIT_S = 10, FAKE_SNAPSHOT_BYTES = 4096, FAKE_ENDED_MS = 12345 };
+enum {
+    FAKE_VERBS = 32,
+    FAKE_WAIT_S = 10,
+    FAKE_SLICE_MS = 10,
+    FAKE_SNAPSHOT_BYTES = 4096,
+    FAKE_ENDED_MS = 12345
+};
 
 struct verb {
     const char *name;
@@ -29,6 +35,9 @@ struct fake_runtime {
     const char *held_verb; /* NULL: none */
     const char *held_id;
     int slices;
+    bool pulls_held;
+    bool claims_held;
+    char progress[RUNTIME_TEXT];
     int grace_ms;
     char *claim;
     char *spec;
@@ -127,11 +136,11 @@ static void fill(const char *id, const json_t *v, struct runtime_status *out)
     (void)snprintf(out->id, sizeof(out->id), "%s", id);
     if (out->state == RUNTIME_RUNNING || out->state == RUNTIME_PAUSED)
         fill_place(v, &out->place);
+    out->ended_ms = json_integer_value(json_object_get(v, "ended"));
     if (out->state != RUNTIME_ENDED)
         return;
     out->exit_code = number(v, "exit");
     out->oom_killed = json_is_true(json_object_get(v, "oom"));
-    out->ended_ms = json_integer_value(json_object_get(v, "ended"));
 }
 
 static void note_spec(struct fake_runtime *f, const struct runtime_spec *spec)
@@ -180,6 +189,10 @@ static int fake_claim(struct runtime *rt, const char *id, const struct runtime_p
     (void)place, (void)deadline_ms;
     if (enter(fake(rt), "claim", id, e) < 0)
         return -1;
+    while (fake(rt)->claims_held && state_of(fake(rt), id) == RUNTIME_RUNNING)
+        (void)pthread_cond_wait(&fake(rt)->changed, &fake(rt)->guard);
+    if (state_of(fake(rt), id) != RUNTIME_RUNNING)
+        return err_set(e, ERRC_BUSY, "the agent broke the claim off");
     free(fake(rt)->claim);
     fake(rt)->claim = json_dumps(claim, JSON_SORT_KEYS);
     return 0;
@@ -196,7 +209,8 @@ static int fake_stop(struct runtime *rt, const char *id, int grace_ms, struct er
     f->grace_ms = grace_ms;
     state = state_of(f, id);
     if (state == RUNTIME_RUNNING || state == RUNTIME_PAUSED)
-        put(f, id, RUNTIME_ENDED, 143, false, FAKE_ENDED_MS);
+        put(f, id, RUNTIME_ENDED, 143, false, clock_wall_ms());
+    (void)pthread_cond_broadcast(&f->changed);
     return 0;
 }
 
@@ -207,6 +221,7 @@ static int fake_remove(struct runtime *rt, const char *id, struct err *e)
     if (enter(fake(rt), "remove", id, e) < 0)
         return -1;
     (void)json_object_del(fake(rt)->sandboxes, id);
+    (void)pthread_cond_broadcast(&fake(rt)->changed);
     return 0;
 }
 
@@ -273,15 +288,32 @@ static int fake_list(struct runtime *rt, struct runtime_list *out, struct err *e
 
 /* ---- images, output, events ---- */
 
+/* Caller holds guard. */
+static void wait_slice(struct fake_runtime *f, int ms)
+{
+    struct timespec until;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += ms * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    (void)pthread_cond_timedwait(&f->changed, &f->guard, &until);
+}
+
 static int fake_pull(struct runtime *rt, const struct runtime_image *image, int wait_ms,
                      char progress[RUNTIME_TEXT], struct err *e)
 {
     struct fake_runtime *f = fake(rt);
     AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&f->guard);
 
-    (void)wait_ms;
     if (enter(f, "pull", image->ref, e) < 0)
         return -1;
+    if (f->pulls_held)
+        wait_slice(f, wait_ms < FAKE_SLICE_MS ? wait_ms : FAKE_SLICE_MS);
+    if (f->pulls_held) {
+        memcpy(progress, f->progress, RUNTIME_TEXT);
+        return 1;
+    }
     if (f->slices <= 0)
         return 0;
     (void)snprintf(progress, RUNTIME_TEXT, "%d to go", f->slices--);
@@ -597,7 +629,7 @@ void fake_runtime_put(struct runtime *rt, const char *id, enum runtime_state sta
 {
     AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&fake(rt)->guard);
 
-    put(fake(rt), id, state, exit_code, false, FAKE_ENDED_MS);
+    put(fake(rt), id, state, exit_code, false, state == RUNTIME_ENDED ? FAKE_ENDED_MS : 0);
 }
 
 void fake_runtime_end(struct runtime *rt, const char *id, int exit_code, bool oom_killed,
@@ -606,6 +638,13 @@ void fake_runtime_end(struct runtime *rt, const char *id, int exit_code, bool oo
     AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&fake(rt)->guard);
 
     put(fake(rt), id, RUNTIME_ENDED, exit_code, oom_killed, ended_ms);
+}
+
+void fake_runtime_restart(struct runtime *rt, const char *id, int64_t ended_ms)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&fake(rt)->guard);
+
+    put(fake(rt), id, RUNTIME_RUNNING, 0, false, ended_ms);
 }
 
 void fake_runtime_move(struct runtime *rt, const char *id, const char *address, uint16_t host_port)
@@ -706,4 +745,31 @@ bool fake_runtime_has_snapshot(struct runtime *rt, const char *id)
     AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&fake(rt)->guard);
 
     return json_object_get(fake(rt)->snapshots, id) != NULL;
+}
+
+/* ---- what takes its time ---- */
+
+static void set_flag(struct runtime *rt, bool *flag, bool value)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&fake(rt)->guard);
+
+    *flag = value;
+    (void)pthread_cond_broadcast(&fake(rt)->changed);
+}
+
+void fake_runtime_hold_pulls(struct runtime *rt, bool hold)
+{
+    set_flag(rt, &fake(rt)->pulls_held, hold);
+}
+
+void fake_runtime_hold_claims(struct runtime *rt, bool hold)
+{
+    set_flag(rt, &fake(rt)->claims_held, hold);
+}
+
+void fake_runtime_progress(struct runtime *rt, const char *text)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&fake(rt)->guard);
+
+    (void)snprintf(fake(rt)->progress, RUNTIME_TEXT, "%s", text);
 }

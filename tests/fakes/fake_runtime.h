@@ -29,6 +29,8 @@ void fake_runtime_release(struct runtime *rt);
 void fake_runtime_put(struct runtime *rt, const char *id, enum runtime_state state, int exit_code);
 void fake_runtime_end(struct runtime *rt, const char *id, int exit_code, bool oom_killed,
                       int64_t ended_ms);
+/* It ended at ended_ms, and runs again. */
+void fake_runtime_restart(struct runtime *rt, const char *id, int64_t ended_ms);
 void fake_runtime_move(struct runtime *rt, const char *id, const char *address, uint16_t host_port);
 void fake_runtime_drop(struct runtime *rt, const char *id);
 /* RUNTIME_UNKNOWN when there is none. */
@@ -46,6 +48,11 @@ int fake_runtime_last_grace(struct runtime *rt);
 /* Images are there unless slices > 0: then start_held answers ERRC_NOT_FOUND until pull has
  * answered 1 so often. */
 void fake_runtime_pull_slices(struct runtime *rt, int slices);
+/* While held, every pull goes on, in short slices, and reports this progress. */
+void fake_runtime_hold_pulls(struct runtime *rt, bool held);
+void fake_runtime_progress(struct runtime *rt, const char *text);
+/* While held, every claim waits; it breaks off when its sandbox ends or is removed. */
+void fake_runtime_hold_claims(struct runtime *rt, bool held);
 /* Output of all sandboxes; "" at first. */
 void fake_runtime_set_logs(struct runtime *rt, const char *text);
 /* Reports ev to the watcher, in the calling thread; false when nobody watches. */

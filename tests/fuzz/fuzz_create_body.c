@@ -4,6 +4,8 @@
 #include "gateway/api/api.h"
 #include "gateway/domain/lifecycle.h"
 
+#include <string.h>
+
 static void create(const struct http_req *rq)
 {
     struct create_req out = { 0 };
@@ -18,6 +20,9 @@ static void create(const struct http_req *rq)
     MUST(out.timeout_s == 0 || out.timeout_s >= LIFECYCLE_TIMEOUT_MIN_S);
     MUST(!out.registry_user == !out.registry_password);
     MUST(!out.platform_os == !out.platform_arch);
+    MUST(out.pre_start_s >= 0 && out.pre_start_s <= API_PRE_START_MAX_S);
+    MUST(out.hooks ? json_object_size(out.hooks) > 0 : out.pre_start_s == 0);
+    MUST(strlen(out.body_sha256) == 64);
     json_decref(doc);
 }
 

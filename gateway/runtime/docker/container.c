@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { GONE_POLL_MS = 25, TAIL_LINES = 5, TEXT_MAX = 400 };
+enum { GONE_POLL_MS = 25, TAIL_LINES = 5, TEXT_MAX = 400, STOP_EXTRA_MS = 30000 };
 
 /* ---- remove ---- */
 
@@ -54,15 +54,49 @@ int container_remove(struct engine *en, const char *name, int timeout_ms, struct
     return rc > 0 ? 0 : -1;
 }
 
+/* ---- stop ---- */
+
+/* What it answers is of no interest: a container that is not frozen, or gone, is the usual case, and
+ * stop fails for one that stays frozen. */
+static int thaw(struct engine *en, const char *name, struct err *e)
+{
+    char path[CONTAINER_PATH];
+    const struct engine_call c = { .method = "POST", .path = path, .timeout_ms = STOP_EXTRA_MS };
+    AUTO_REPLY struct engine_reply r = { 0 };
+
+    (void)snprintf(path, sizeof(path), "/containers/%s/unpause", name);
+    return engine_send(en, &c, &r, e);
+}
+
+int container_stop(struct engine *en, const char *name, int grace_ms, struct err *e)
+{
+    int grace_s = grace_ms > 0 ? (grace_ms - 1) / 1000 + 1 : 0;
+    char path[CONTAINER_PATH];
+    char text[TEXT_MAX];
+    /* after the grace the engine kills and waits once more */
+    const struct engine_call c = { .method = "POST",
+                                   .path = path,
+                                   .timeout_ms = grace_s * 1000 + STOP_EXTRA_MS };
+    AUTO_REPLY struct engine_reply r = { 0 };
+
+    (void)snprintf(path, sizeof(path), "/containers/%s/stop?t=%d", name, grace_s);
+    if (thaw(en, name, e) < 0 || engine_send(en, &c, &r, e) < 0)
+        return -1;
+    if (r.status == 204 || r.status == 304 || r.status == 404)
+        return 0;
+    return err_api(e, ERRC_INTERNAL, "DOCKER::SANDBOX_DELETE_FAILED", "%s could not be stopped: %s",
+                   name, engine_text(&r, text, sizeof(text)));
+}
+
 /* ---- status ---- */
 
-int container_status(struct engine *en, const char *name, const char *network, int timeout_ms,
-                     struct runtime_status *out, struct err *e)
+int container_about(struct engine *en, const char *name, int timeout_ms, json_t **out,
+                    struct err *e)
 {
     char path[CONTAINER_PATH];
     const struct engine_call c = { .method = "GET", .path = path, .timeout_ms = timeout_ms };
     AUTO_REPLY struct engine_reply r = { 0 };
-    json_auto_t *about = NULL;
+    json_t *about;
 
     (void)snprintf(path, sizeof(path), "/containers/%s/json", name);
     if (engine_send(en, &c, &r, e) < 0)
@@ -76,12 +110,23 @@ int container_status(struct engine *en, const char *name, const char *network, i
         return -1;
     }
     about = jx_parse(r.body.data ? r.body.data : "", r.body.len, true, e);
-    if (!about || inspect_status(about, network, out, e) < 0) {
+    if (!about) {
         if (e)
             e->code = ERRC_BAD_GATEWAY;
         return err_wrap(e, "reply of the container engine");
     }
+    *out = about;
     return 0;
+}
+
+int container_status(struct engine *en, const char *name, const char *network, int timeout_ms,
+                     struct runtime_status *out, struct err *e)
+{
+    json_auto_t *about = NULL;
+
+    if (container_about(en, name, timeout_ms, &about, e) < 0)
+        return -1;
+    return inspect_status(about, network, out, e);
 }
 
 /* ---- output ---- */

@@ -8,9 +8,12 @@
 #include "common/json/jx.h"
 #include "gateway/runtime/agent.h"
 #include "gateway/runtime/docker/container.h"
+#include "gateway/runtime/docker/describe.h"
 #include "gateway/runtime/docker/engine.h"
+#include "gateway/runtime/docker/info.h"
 #include "gateway/runtime/docker/inject.h"
 #include "gateway/runtime/docker/inspect.h"
+#include "gateway/runtime/docker/logs.h"
 #include "gateway/runtime/docker/names.h"
 #include "gateway/runtime/docker/network.h"
 #include "gateway/runtime/docker/pull.h"
@@ -56,7 +59,7 @@ static int parts_prepare(struct docker *d, struct err *e)
 {
     unsigned breaks = engine_breaks(d->engine);
 
-    if (network_prepare(d->network, d->engine, e) < 0)
+    if (info_check(&d->cfg, d->engine, e) < 0 || network_prepare(d->network, d->engine, e) < 0)
         return -1;
     if (inject_prepare(&d->cfg, d->engine, d->parts.volume, sizeof(d->parts.volume), e) < 0)
         return -1;
@@ -97,7 +100,23 @@ static int docker_prepare(struct runtime *rt, struct err *e)
     return 0;
 }
 
-/* ---- remove ---- */
+/* ---- images ---- */
+
+static int docker_pull(struct runtime *rt, const struct runtime_image *image, int wait_ms,
+                       char progress[RUNTIME_TEXT], struct err *e)
+{
+    return pulls_get(docker_of(rt)->pulls, image, wait_ms, progress, e);
+}
+
+/* ---- stop and remove ---- */
+
+static int docker_stop(struct runtime *rt, const char *id, int grace_ms, struct err *e)
+{
+    char name[DOCKER_NAME];
+
+    sandbox_name(name, id);
+    return container_stop(docker_of(rt)->engine, name, grace_ms, e);
+}
 
 int docker_remove_within(struct docker *d, const char *id, int timeout_ms, struct err *e)
 {
@@ -108,16 +127,6 @@ int docker_remove_within(struct docker *d, const char *id, int timeout_ms, struc
         return -1;
     crash_step(&d->cfg, "delete.removed");
     return 0;
-}
-
-static int docker_pull(struct runtime *rt, const struct runtime_image *image, int wait_ms,
-                       char progress[RUNTIME_TEXT], struct err *e)
-{
-    struct docker *d = docker_of(rt);
-
-    (void)wait_ms;
-    progress[0] = '\0';
-    return pulls_get(d->pulls, d->engine, image, e);
 }
 
 static int docker_remove(struct runtime *rt, const char *id, struct err *e)
@@ -261,6 +270,40 @@ static bool docker_is_sandbox_address(struct runtime *rt, const char *addr)
     return network_has(docker_of(rt)->network, addr);
 }
 
+/* ---- what it says and how it is ---- */
+
+static int docker_logs(struct runtime *rt, const char *id, const struct runtime_log_query *q,
+                       struct buf *out, bool *cut, struct err *e)
+{
+    char name[DOCKER_NAME];
+
+    sandbox_name(name, id);
+    return logs_read(docker_of(rt)->engine, name, q, out, cut, e);
+}
+
+static int docker_describe(struct runtime *rt, const char *id, struct buf *out, struct err *e)
+{
+    json_auto_t *about = NULL;
+    char name[DOCKER_NAME];
+
+    sandbox_name(name, id);
+    if (container_about(docker_of(rt)->engine, name, 0, &about, e) < 0)
+        return -1;
+    return describe_container(about, out, e);
+}
+
+static void docker_metrics(struct runtime *rt, struct buf *out)
+{
+    struct docker *d = docker_of(rt);
+
+    engine_metrics(d->engine, out);
+    (void)buf_printf(out,
+                     "# HELP sandgate_image_pulls_running Image pulls that run now.\n"
+                     "# TYPE sandgate_image_pulls_running gauge\n"
+                     "sandgate_image_pulls_running %u\n",
+                     pulls_running(d->pulls));
+}
+
 /* ---- claim, and what became of a container ---- */
 
 /* The engine notices an end a few milliseconds after the connection broke. */
@@ -355,11 +398,12 @@ static void docker_close(struct runtime *rt)
 {
     struct docker *d = docker_of(rt);
 
-    tidy(d);
     pulls_free(d->pulls);
+    tidy(d);
     network_free(d->network);
     engine_free(d->engine);
     (void)pthread_mutex_destroy(&d->guard);
+    binds_free(&d->binds);
     free(d->seccomp);
     free(d);
 }
@@ -370,11 +414,15 @@ static const struct runtime_ops docker_ops = {
     .start_held = docker_start_held,
     .claim = docker_claim,
     .pull = docker_pull,
+    .stop = docker_stop,
     .remove = docker_remove,
     .pause = docker_pause,
     .resume = docker_resume,
     .status = docker_status,
     .list = docker_list,
+    .logs = docker_logs,
+    .describe = docker_describe,
+    .metrics = docker_metrics,
     .is_sandbox_address = docker_is_sandbox_address,
     .close = docker_close,
 };
@@ -423,11 +471,11 @@ static int fill(struct docker *d, struct err *e)
     int pull_s = cfg->pull_timeout_s > 0 ? cfg->pull_timeout_s : PULL_TIMEOUT_S;
 
     d->engine = engine_new(cfg->engine, api_s * 1000);
-    d->pulls = pulls_new(pull_s * 1000);
-    if (!d->engine || !d->pulls)
+    d->pulls = d->engine ? pulls_new(d->engine, pull_s * 1000) : NULL;
+    if (!d->pulls)
         return err_nomem(e);
     d->network = network_new(cfg, e);
-    if (!d->network)
+    if (!d->network || binds_parse(cfg->binds, &d->binds, e) < 0)
         return -1;
     if (cfg->seccomp_profile && strcmp(cfg->seccomp_profile, "unconfined") == 0) {
         d->seccomp = strdup("seccomp=unconfined");

@@ -1,8 +1,10 @@
 /* The Docker backend of runtime.h, and what its files share. */
 #pragma once
+#include "gateway/runtime/docker/binds.h"
 #include "gateway/runtime/runtime.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 struct engine;
 struct network;
@@ -27,7 +29,9 @@ struct docker {
     struct engine *engine;
     struct network *network;
     struct pulls *pulls;
-    char *seccomp; /* "seccomp=<JSON>"; NULL: the engine's default */
+    struct binds binds;
+    char *seccomp;      /* "seccomp=<JSON>"; NULL: the engine's default */
+    atomic_bool warned; /* a warning of the engine was logged */
     pthread_mutex_t guard;
     struct docker_parts parts; /* guarded; held while it is prepared, so that one thread does it */
     unsigned breaks;           /* guarded; engine_breaks before the preparation */

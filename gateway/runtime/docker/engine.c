@@ -4,6 +4,7 @@
 #include "common/base/err.h"
 #include "common/base/num.h"
 #include "common/json/jx.h"
+#include "gateway/runtime/docker/calls.h"
 
 #include <ctype.h>
 #include <curl/curl.h>
@@ -33,6 +34,7 @@ struct engine {
     int timeout_ms;
     atomic_int version; /* minor of 1.x; 0: to be negotiated */
     atomic_uint breaks;
+    struct calls calls;
     pthread_mutex_t guard;
     struct conn *idle; /* guarded */
     unsigned n_idle;   /* guarded */
@@ -89,6 +91,16 @@ void engine_free(struct engine *en)
 unsigned engine_breaks(struct engine *en)
 {
     return atomic_load(&en->breaks);
+}
+
+int engine_version(struct engine *en)
+{
+    return atomic_load(&en->version);
+}
+
+void engine_metrics(struct engine *en, struct buf *out)
+{
+    calls_metrics(&en->calls, out);
 }
 
 void engine_reply_free(struct engine_reply *r)
@@ -242,11 +254,32 @@ static void set_body(CURL *curl, const char *method, const void *body, size_t le
     curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
 }
 
+/* curl calls it while data flows and about once a second while none does; non-zero aborts. */
+static int on_tick(void *arg, curl_off_t dl_total, curl_off_t dl_now, curl_off_t ul_total,
+                   curl_off_t ul_now)
+{
+    const struct engine_call *c = arg;
+
+    (void)dl_total, (void)dl_now, (void)ul_total, (void)ul_now;
+    return atomic_load(c->cancel);
+}
+
+static void set_cancel(CURL *curl, const struct engine_call *c)
+{
+    if (!c->cancel)
+        return;
+    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_tick);
+    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, (void *)c);
+}
+
 static int transport_error(const struct engine *en, const struct flight *f, CURLcode rc,
                            int timeout_ms, struct err *e)
 {
     if (f->too_large)
         return err_set(e, ERRC_BAD_GATEWAY, "the container engine's reply is too large");
+    if (rc == CURLE_ABORTED_BY_CALLBACK)
+        return err_set(e, ERRC_BUSY, "the call to the container engine was broken off");
     if (rc == CURLE_WRITE_ERROR)
         return err_set(e, ERRC_BAD_GATEWAY, "the container engine's reply cannot be read");
     if (rc == CURLE_OUT_OF_MEMORY)
@@ -269,7 +302,8 @@ static int transport_error(const struct engine *en, const struct flight *f, CURL
 /* Failures that are not the engine's: its reply was refused on our side. */
 static bool is_break(CURLcode rc)
 {
-    return rc != CURLE_OK && rc != CURLE_WRITE_ERROR && rc != CURLE_OUT_OF_MEMORY;
+    return rc != CURLE_OK && rc != CURLE_WRITE_ERROR && rc != CURLE_OUT_OF_MEMORY &&
+           rc != CURLE_ABORTED_BY_CALLBACK;
 }
 
 /* Performs f over a kept or new connection. After a failure or a reconnection the engine may be
@@ -293,6 +327,7 @@ static int perform(struct engine *en, struct flight *f, const char *url, int tim
         return err_nomem(e);
     f->curl = conn->curl;
     set_common(conn->curl, en, timeout_ms);
+    set_cancel(conn->curl, c);
     set_body(conn->curl, c->method, body, c->json ? strlen(text) : c->body_len);
     curl_easy_setopt(conn->curl, CURLOPT_URL, url);
     curl_easy_setopt(conn->curl, CURLOPT_HTTPHEADER, headers);
@@ -365,6 +400,13 @@ static int send_once(struct engine *en, const struct engine_call *c, struct engi
     return perform(en, &f, url.data, c->timeout_ms ? c->timeout_ms : en->timeout_ms, e);
 }
 
+static enum calls_result result_of(int rc, const struct engine_reply *r)
+{
+    if (rc < 0)
+        return CALLS_FAILED;
+    return (r->status >= 200 && r->status <= 299) || r->status == 304 ? CALLS_OK : CALLS_REFUSED;
+}
+
 int engine_send(struct engine *en, const struct engine_call *c, struct engine_reply *r,
                 struct err *e)
 {
@@ -375,6 +417,7 @@ int engine_send(struct engine *en, const struct engine_call *c, struct engine_re
         engine_reply_free(r);
         rc = send_once(en, c, r, e);
     }
+    calls_count(&en->calls, c->method, c->path, result_of(rc, r));
     if (rc < 0)
         engine_reply_free(r);
     return rc;

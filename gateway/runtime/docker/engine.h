@@ -5,6 +5,7 @@
 #include "common/base/buf.h"
 
 #include <jansson.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -30,6 +31,8 @@ struct engine_call {
     /* gets the body of a 2xx reply piece by piece instead of reply.body; non-zero aborts */
     int (*sink)(void *arg, const char *data, size_t len);
     void *sink_arg;
+    /* becoming true ends the call within about a second, as ERRC_BUSY; NULL: nothing does */
+    const atomic_bool *cancel;
 };
 
 struct engine_reply {
@@ -54,6 +57,11 @@ void engine_reply_free(struct engine_reply *r);
 /* How often a call failed or found a new connection necessary: while it stays the same, the engine
  * is the one that it was. */
 unsigned engine_breaks(struct engine *en);
+
+/* Minor of the API version that is spoken, 0 before the first call. */
+int engine_version(struct engine *en);
+/* Appends the counters of calls.h. */
+void engine_metrics(struct engine *en, struct buf *out);
 
 /* Sets e from a reply that means failure: the engine's own text behind `what`; 400 becomes
  * ERRC_INVALID, 404 ERRC_NOT_FOUND, 409 ERRC_CONFLICT, else ERRC_INTERNAL. Returns -1. */

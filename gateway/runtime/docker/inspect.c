@@ -84,8 +84,8 @@ int inspect_status(json_t *about, const char *network, struct runtime_status *ou
     put(st.id, sizeof(st.id), id);
     st.state = state_of(word);
     st.oom_killed = oom;
-    if (st.state == RUNTIME_ENDED && clock_parse_ms(finished, &st.ended_ms) == 0 && st.ended_ms < 0)
-        st.ended_ms = 0; /* year 1: it never ran */
+    if (clock_parse_ms(finished, &st.ended_ms) == 0 && st.ended_ms < 0)
+        st.ended_ms = 0; /* year 1: it never ended */
     take_address(networks, network, &st.place);
     take_binding(ports, &st.place);
     *out = st;

@@ -13,8 +13,9 @@
 
 #define SANDBOX_NAME "sandbox-" /* + id */
 #define AGENT_REPO "sandgate-agent"
-#define NETWORK_NAME "sandgate-" /* + INSTANCE_SHORT digits of the instance */
-#define BRIDGE_NAME "sg-"        /* + the same; an interface name has 15 bytes */
-#define NFT_TABLE "sandgate_"    /* + the same */
+#define SNAPSHOT_REPO "opensandbox-snapshots" /* + ":" + snapshot id */
+#define NETWORK_NAME "sandgate-"              /* + INSTANCE_SHORT digits of the instance */
+#define BRIDGE_NAME "sg-"                     /* + the same; an interface name has 15 bytes */
+#define NFT_TABLE "sandgate_"                 /* + the same */
 
 enum { INSTANCE_SHORT = 8 };

@@ -5,6 +5,7 @@
 #include "common/base/err.h"
 #include "gateway/config.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +79,7 @@ static void reads_upstream_keys(void **state)
     assert_false(w->cfg.no_new_privileges);
     assert_string_equal(w->cfg.store_path, "/x/y.db");
     assert_contains(w->notes.data, "runtime.execd_image in line 7 has no effect");
-    assert_contains(w->notes.data, "docker.sandbox_env in line 1");
+    assert_string_equal(json_string_value(json_object_get(w->cfg.sandbox_env, "ANY_NAME")), "x");
     assert_contains(w->notes.data, "differs from upstream: docker.publish_host");
 }
 
@@ -120,6 +121,22 @@ static void refuses_wrong_values_naming_the_line(void **state)
     }
 }
 
+static void names_the_environment_of_every_sandbox(void **state)
+{
+    static const char *const bad[] = { "sandbox_env = 1", "[docker.sandbox_env]\nA = 1",
+                                       "[docker.sandbox_env]\n\"A=B\" = \"1\"",
+                                       "sandbox_env = { \"\" = \"1\" }" };
+    struct world *w = *state;
+    char text[128];
+    size_t i;
+
+    for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        (void)snprintf(text, sizeof(text), "[server]\napi_key = \"k\"\n[docker]\n%s\n", bad[i]);
+        assert_int_equal(load(w, text), -1);
+        assert_contains(w->e.msg, "docker.sandbox_env");
+    }
+}
+
 static void needs_a_key_or_the_consent_to_go_without(void **state)
 {
     struct world *w = *state;
@@ -153,6 +170,7 @@ int main(void)
         T(reads_upstream_keys),
         T(reports_unknown_keys_with_their_line),
         T(refuses_wrong_values_naming_the_line),
+        T(names_the_environment_of_every_sandbox),
         T(needs_a_key_or_the_consent_to_go_without),
         T(the_environment_wins_over_the_file),
     };

@@ -110,6 +110,30 @@ static void release_lets_the_waiter_in(void **state)
     keyed_locks_free(w.ks);
 }
 
+static void *try_it(void *arg)
+{
+    return keyed_lock_try(arg, "k");
+}
+
+static void try_does_not_wait(void **state)
+{
+    struct keyed_locks *ks = keyed_locks_new();
+    struct keyed_lock *held = keyed_lock_try(ks, "k");
+    void *other = ks;
+    pthread_t t;
+
+    (void)state;
+    assert_non_null(held);
+    assert_int_equal(pthread_create(&t, NULL, try_it, ks), 0);
+    pthread_join(t, &other);
+    assert_null(other);
+    keyed_lock_release(held);
+    held = keyed_lock_try(ks, "k");
+    assert_non_null(held);
+    keyed_lock_release(held);
+    keyed_locks_free(ks);
+}
+
 static void null_is_nothing(void **state)
 {
     (void)state;
@@ -123,6 +147,7 @@ int main(void)
         cmocka_unit_test(same_key_excludes),
         cmocka_unit_test(keys_are_independent),
         cmocka_unit_test(release_lets_the_waiter_in),
+        cmocka_unit_test(try_does_not_wait),
         cmocka_unit_test(null_is_nothing),
     };
 

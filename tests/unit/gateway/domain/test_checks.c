@@ -1,9 +1,12 @@
-/* Resource quantities and metadata labels: table-driven, limits and one past them. */
+/* Resource quantities, metadata labels, platforms, names: table-driven, limits and one past them. */
 #include "tests/unit/test.h"
 
 #include "common/base/err.h"
+#include "gateway/domain/claim.h"
 #include "gateway/domain/metadata.h"
+#include "gateway/domain/platform.h"
 #include "gateway/domain/resources.h"
+#include "gateway/runtime/runtime.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -42,6 +45,11 @@ static void memory_units(void **state)
         { "Gi", 0 },
         { "1 2Gi", 0 },
         { "1e3Mi", 0 },
+        { "0.5Pi", 562949953421312 },
+        { "1Pi", 1125899906842624 },
+        { "2PB", 2000000000000000 },
+        { "7Ei", 8070450532247928832 },
+        { "8Ei", 0 },
         { "99999999999Ti", 0 },
         { "1..5Gi", 0 },
     };
@@ -76,6 +84,10 @@ static void cpu_quantities(void **state)
         { "0", 0 },
         { "-1", 0 },
         { "0.0000000001", 0 },
+        { "0.01", 10000000 },
+        { "10m", 10000000 },
+        { "9.9m", 0 },
+        { "0.00999", 0 },
         { "", 0 },
         { "m", 0 },
         { "1e300", 0 },
@@ -93,14 +105,146 @@ static void cpu_quantities(void **state)
     }
 }
 
-static void unknown_resources_are_ignored(void **state)
+static void disk_has_three_names_and_one_value(void **state)
 {
+    static const char *const names[] = { "disk", "storage", "ephemeral-storage" };
     struct resources r;
+    struct err e;
+    json_t *two;
+    size_t i;
 
     (void)state;
-    assert_int_equal(parse("disk", "1", &r, NULL), 0);
+    for (i = 0; i < 3; i++) {
+        assert_int_equal(parse(names[i], "1Mi", &r, &e), 0);
+        assert_int_equal(r.disk_bytes, RESOURCES_DISK_MIN);
+        assert_int_equal(parse(names[i], "1048575", &r, &e), -1);
+        assert_contains(e.msg, names[i]);
+        two = json_pack("{s:s, s:s}", names[i], "1Gi", names[(i + 1) % 3], "1Gi");
+        assert_int_equal(resources_parse(two, &r, &e), -1);
+        assert_contains(e.msg, names[(i + 1) % 3]);
+        json_decref(two);
+    }
+}
+
+static void gpus_are_a_number_or_all(void **state)
+{
+    static const char *const bad[] = { "0", "-1", "1.5", "", " 1", "1025", "some" };
+    struct resources r;
+    struct err e;
+    size_t i;
+
+    (void)state;
+    assert_int_equal(parse("gpu", "1", &r, &e), 0);
+    assert_int_equal(r.gpus, 1);
+    assert_int_equal(parse("gpu", "1024", &r, &e), 0);
+    assert_int_equal(r.gpus, RESOURCES_GPUS_MAX);
+    assert_int_equal(parse("gpu", "all", &r, &e), 0);
+    assert_int_equal(r.gpus, RUNTIME_GPUS_ALL);
+    for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(parse("gpu", bad[i], &r, &e), -1);
+        assert_contains(e.msg, "resourceLimits.gpu");
+    }
+}
+
+static void unknown_resources_are_named(void **state)
+{
+    struct resources r;
+    struct err e;
+
+    (void)state;
     assert_int_equal(resources_parse(NULL, &r, NULL), 0);
-    assert_int_equal(parse("gpu", "1", &r, NULL), -1);
+    assert_int_equal(parse("foo", "2", &r, &e), -1);
+    assert_string_equal(e.api_code, "SANDBOX::INVALID_PARAMETER");
+    assert_contains(e.msg, "resourceLimits.foo");
+    assert_contains(e.msg, "cpu, memory, gpu or disk");
+}
+
+static void parts_of_a_cpu_count_as_one(void **state)
+{
+    (void)state;
+    assert_int_equal(resources_whole_cpus(&(struct resources){ 0 }), 0);
+    assert_int_equal(resources_whole_cpus(&(struct resources){ .nano_cpus = 1 }), 1);
+    assert_int_equal(resources_whole_cpus(&(struct resources){ .nano_cpus = 1000000000 }), 1);
+    assert_int_equal(resources_whole_cpus(&(struct resources){ .nano_cpus = 1000000001 }), 2);
+    assert_int_equal(resources_whole_cpus(&(struct resources){ .nano_cpus = INT64_MAX }),
+                     INT32_MAX);
+}
+
+static void platform_words(void **state)
+{
+    static const struct {
+        const char *os;
+        const char *arch;
+        const char *text; /* NULL: accepted as linux, amd64 */
+    } rows[] = {
+        { "linux", "amd64", NULL },
+        { " Linux ", "AMD64\n", NULL },
+        { "plan9", "amd64", "platform.os" },
+        { "", "amd64", "platform.os" },
+        { "linux", "riscv64", "platform.arch" },
+        { "linux", "", "platform.arch" },
+        { "linux x", "amd64", "platform.os" },
+        { "windows", "amd64", "windows is not supported" },
+        { "windows", "mips", "platform.arch" },
+    };
+    const char *os = NULL;
+    const char *arch = NULL;
+    struct err e;
+    size_t i;
+
+    (void)state;
+    assert_int_equal(platform_check(&os, &arch, &e), 0);
+    assert_null(os);
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        os = rows[i].os;
+        arch = rows[i].arch;
+        if (!rows[i].text) {
+            assert_int_equal(platform_check(&os, &arch, &e), 0);
+            assert_string_equal(os, "linux");
+            assert_string_equal(arch, "amd64");
+            continue;
+        }
+        assert_int_equal(platform_check(&os, &arch, &e), -1);
+        assert_string_equal(e.api_code, "SANDBOX::INVALID_PARAMETER");
+        assert_contains(e.msg, rows[i].text);
+    }
+}
+
+static void environment_names(void **state)
+{
+    static const struct {
+        const char *key;
+        bool ok;
+    } rows[] = {
+        { "A", true },
+        { "a.b", true },
+        { "", false },
+        { "A=B", false },
+        { "OPENSANDBOX_LIFECYCLE", false },
+        { "OPENSANDBOX_ID", true },
+        { "OPENSANDBOX_EGRESS_LOG_LEVEL", true },
+        { "OPENSANDBOX_EGRESS_POLICY_FILE", true },
+        { "OPENSANDBOX_EGRESS_TOKEN", false },
+        { "OPENSANDBOX_EGRESS_", false },
+    };
+    struct err e;
+    json_t *env;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        env = json_pack("{s:s}", rows[i].key, "1");
+        if ((claim_check_env(env, &e) == 0) != rows[i].ok)
+            fail_msg("env '%s'", rows[i].key);
+        if (!rows[i].ok) {
+            assert_string_equal(e.api_code, "SANDBOX::INVALID_PARAMETER");
+            assert_contains(e.msg, rows[i].key);
+        }
+        json_decref(env);
+    }
+    env = json_pack("{s:n}", "OPENSANDBOX_EGRESS_TOKEN"); /* null: not given */
+    assert_int_equal(claim_check_env(env, &e), 0);
+    json_decref(env);
 }
 
 static void label_syntax(void **state)
@@ -160,7 +304,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_units),
         cmocka_unit_test(cpu_quantities),
-        cmocka_unit_test(unknown_resources_are_ignored),
+        cmocka_unit_test(disk_has_three_names_and_one_value),
+        cmocka_unit_test(gpus_are_a_number_or_all),
+        cmocka_unit_test(unknown_resources_are_named),
+        cmocka_unit_test(parts_of_a_cpu_count_as_one),
+        cmocka_unit_test(platform_words),
+        cmocka_unit_test(environment_names),
         cmocka_unit_test(label_syntax),
     };
 

@@ -187,9 +187,9 @@ static void delete_is_final_and_says_why_afterwards(void **state)
     struct err e;
 
     assert_int_equal(create(w, 0, &sb, &e), 0);
-    assert_int_equal(lifecycle_delete(&w->lc, sb.id, &e), 0);
+    assert_int_equal(lifecycle_delete(&w->lc, sb.id, NULL, &e), 0);
     assert_int_equal(fake_runtime_state(w->rt, sb.id), RUNTIME_UNKNOWN);
-    assert_int_equal(lifecycle_delete(&w->lc, sb.id, &e), -1);
+    assert_int_equal(lifecycle_delete(&w->lc, sb.id, NULL, &e), -1);
     assert_int_equal(e.code, ERRC_NOT_FOUND);
     assert_string_equal(e.api_code, "DOCKER::SANDBOX_NOT_FOUND");
     assert_non_null(strstr(e.msg, "DELETED"));
@@ -204,7 +204,7 @@ static void delete_goes_on_after_an_engine_outage(void **state)
 
     assert_int_equal(create(w, 0, &sb, &e), 0);
     fake_runtime_fail(w->rt, "remove", 1, ERRC_BUSY, NULL);
-    assert_int_equal(lifecycle_delete(&w->lc, sb.id, &e), -1);
+    assert_int_equal(lifecycle_delete(&w->lc, sb.id, NULL, &e), -1);
     assert_string_equal(e.api_code, "DOCKER::SANDBOX_DELETE_FAILED");
     assert_int_equal(state_of(w, sb.id), SANDBOX_STOPPING);
     assert_int_equal(reconcile_once(w->reconcile, &e), 0);

@@ -148,7 +148,7 @@ static void the_domain_counts(void **state)
     assert_contains(out.data, "sandgate_expiry_lag_seconds 0.000\n");
     assert_contains(out.data, "sandgate_build_info{version=\"" SANDGATE_VERSION "\"} 1\n");
     assert_contains(out.data, "process_open_fds ");
-    assert_int_equal(lifecycle_delete(&lc, sb.id, &e), 0);
+    assert_int_equal(lifecycle_delete(&lc, sb.id, NULL, &e), 0);
     fake_runtime_fail(lc.rt, "start_held", 1, ERRC_TIMEOUT, NULL);
     sandbox_done(&sb);
     assert_int_equal(lifecycle_create(&lc, &rq, &sb, &e), -1);

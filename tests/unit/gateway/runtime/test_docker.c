@@ -1,93 +1,11 @@
 /* The Docker runtime against the fake engine: calls per operation, pulls, death at every step. */
-#include "tests/unit/test.h"
-
-#include "common/base/err.h"
-#include "common/base/log.h"
-#include "gateway/runtime/runtime.h"
-#include "tests/fakes/fake_docker.h"
+#include "tests/unit/gateway/runtime/docker_fixture.h"
 
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define INSTANCE "ab12cd34-0000-4000-8000-000000000000"
-#define ID "11111111-2222-4333-8444-555555555555"
-#define HASH "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-
 enum { CREATORS = 8 };
-
-struct fixture {
-    struct fake_docker *fake;
-    struct runtime *rt;
-    struct runtime_config cfg;
-    struct runtime_place place;
-    struct err e;
-};
-
-static const char *const caps[] = { "NET_RAW", "SYS_ADMIN", NULL };
-
-static int set_up(void **state)
-{
-    struct fixture *x = calloc(1, sizeof(*x));
-
-    log_set_level(LOG_OFF);
-    x->fake = fake_docker_start();
-    x->cfg = (struct runtime_config){ .instance = INSTANCE,
-                                      .engine = fake_docker_socket(x->fake),
-                                      .api_timeout_s = 10,
-                                      .pull_timeout_s = 10,
-                                      .network_mode = "bridge",
-                                      .publish_host = "127.0.0.1",
-                                      .drop_capabilities = caps,
-                                      .no_new_privileges = true,
-                                      .pids_limit = 4096,
-                                      .keep_host_open = true,
-                                      .agent = "the agent",
-                                      .agent_len = 9 };
-    fake_docker_image(x->fake, "img:1");
-    *state = x;
-    return runtime_open("docker", &x->cfg, &x->rt, &x->e);
-}
-
-static int tear_down(void **state)
-{
-    struct fixture *x = *state;
-
-    runtime_close(x->rt);
-    fake_docker_stop(x->fake);
-    free(x);
-    return 0;
-}
-
-static int start_as(struct fixture *x, const char *id, const char *image, struct err *e)
-{
-    const struct runtime_spec spec = { .id = id,
-                                       .image.ref = image,
-                                       .memory_bytes = 64 << 20,
-                                       .nano_cpus = 500000000,
-                                       .claim_sha256 = HASH };
-    struct runtime_place place;
-
-    if (runtime_start_held(x->rt, &spec, &place, e) < 0)
-        return -1;
-    x->place = place;
-    return 0;
-}
-
-static int start(struct fixture *x)
-{
-    x->e = (struct err){ 0 };
-    return start_as(x, ID, "img:1", &x->e);
-}
-
-/* Prepared, and with an empty call log. */
-static void prepare(struct fixture *x)
-{
-    assert_int_equal(runtime_prepare(x->rt, &x->e), 0);
-    fake_docker_reset_calls(x->fake);
-}
 
 /* ---- the hot path ---- */
 
@@ -220,26 +138,6 @@ static void unlimited_means_absent(void **state)
     assert_null(strstr(body, "NanoCpus"));
 }
 
-static void the_platform_is_part_of_create_and_pull(void **state)
-{
-    struct fixture *x = *state;
-    const struct runtime_spec spec = { .id = ID,
-                                       .image.ref = "new:2",
-                                       .image.platform_os = "linux",
-                                       .image.platform_arch = "arm64",
-                                       .image.registry_user = "u",
-                                       .image.registry_password = "p",
-                                       .claim_sha256 = HASH };
-
-    assert_int_equal(runtime_start_held(x->rt, &spec, &x->place, &x->e), 0);
-    assert_int_equal(fake_docker_calls(x->fake, "POST /containers/create?name=sandbox-" ID
-                                                "&platform=linux%2Farm64"),
-                     2);
-    assert_int_equal(fake_docker_calls(x->fake, "POST /images/create?fromImage=new&tag=2&platform="
-                                                "linux%2Farm64"),
-                     1);
-}
-
 /* ---- preparation ---- */
 
 static void preparation_makes_network_image_and_volume_once(void **state)
@@ -360,17 +258,6 @@ static void pruned_parts_come_back(void **state)
 
 /* ---- refusals ---- */
 
-static void fail_next(struct fixture *x, const char *path, const char *part, int status,
-                      const char *body)
-{
-    fake_docker_rule(x->fake, &(struct fake_rule){ .path = path,
-                                                   .part = part,
-                                                   .how = FAKE_REPLY,
-                                                   .status = status,
-                                                   .body = body,
-                                                   .times = 1 });
-}
-
 static void a_refused_start_leaves_nothing(void **state)
 {
     struct fixture *x = *state;
@@ -444,36 +331,7 @@ static void a_sandbox_that_ends_at_once_says_why(void **state)
     assert_int_equal(fake_docker_containers(x->fake, NULL), 0);
 }
 
-/* ---- images ---- */
-
-static void a_missing_image_is_pulled(void **state)
-{
-    struct fixture *x = *state;
-
-    prepare(x);
-    assert_int_equal(start_as(x, ID, "reg.io/new:2", &x->e), 0);
-    assert_int_equal(fake_docker_calls(x->fake, "POST /images/create?fromImage=reg.io%2Fnew&tag=2"),
-                     1);
-    assert_int_equal(fake_docker_calls(x->fake, ""), 5);
-}
-
-static void a_failed_pull_says_what_to_do(void **state)
-{
-    struct fixture *x = *state;
-
-    prepare(x);
-    fail_next(x, "/images/create", NULL, 404, "{\"message\":\"pull access denied for nope\"}");
-    assert_int_equal(start_as(x, ID, "nope:1", &x->e), -1);
-    assert_string_equal(x->e.api_code, "DOCKER::SANDBOX_IMAGE_PULL_FAILED");
-    assert_int_equal(x->e.code, ERRC_INTERNAL);
-    assert_contains(x->e.msg, "nope:1");
-    assert_contains(x->e.msg, "pull access denied");
-    fail_next(x, "/images/create", NULL, 200,
-              "{\"status\":\"Pulling\"}\n{\"error\":\"no space left on device\"}\n");
-    assert_int_equal(start_as(x, ID, "nope:1", &x->e), -1);
-    assert_contains(x->e.msg, "no space left");
-    assert_int_equal(fake_docker_containers(x->fake, NULL), 0);
-}
+/* ---- many at once ---- */
 
 struct creator {
     struct fixture *x;
@@ -486,7 +344,7 @@ struct creator {
 static void *create_one(void *arg)
 {
     struct creator *c = arg;
-    const struct runtime_spec spec = { .id = c->id, .image.ref = "new:1", .claim_sha256 = HASH };
+    const struct runtime_spec spec = { .id = c->id, .image.ref = "img:1", .claim_sha256 = HASH };
     struct runtime_place place;
 
     c->rc = runtime_start_held(c->x->rt, &spec, &place, &c->e);
@@ -507,42 +365,18 @@ static void create_many(struct fixture *x, struct creator *c)
         (void)pthread_join(c[i].thread, NULL);
 }
 
-static void concurrent_creates_share_one_pull(void **state)
+static void concurrent_creates_share_the_preparation(void **state)
 {
     struct fixture *x = *state;
     struct creator c[CREATORS];
     int i;
 
-    fake_docker_rule(x->fake, &(struct fake_rule){ .path = "/images/create?fromImage",
-                                                   .how = FAKE_PASS,
-                                                   .delay_ms = 400 });
     create_many(x, c);
     for (i = 0; i < CREATORS; i++)
         assert_int_equal(c[i].rc, 0);
-    assert_int_equal(fake_docker_calls(x->fake, "POST /images/create?fromImage"), 1);
     assert_int_equal(fake_docker_calls(x->fake, "POST /networks/create"), 1);
     assert_int_equal(fake_docker_calls(x->fake, "POST /images/create?fromSrc"), 1);
     assert_int_equal(fake_docker_containers(x->fake, "running"), CREATORS);
-}
-
-static void all_who_wait_get_the_pulls_failure(void **state)
-{
-    struct fixture *x = *state;
-    struct creator c[CREATORS];
-    int i;
-
-    prepare(x);
-    fake_docker_rule(x->fake, &(struct fake_rule){ .path = "/images/create?fromImage",
-                                                   .how = FAKE_REPLY,
-                                                   .status = 500,
-                                                   .body = "{\"message\":\"registry is away\"}",
-                                                   .delay_ms = 400 });
-    create_many(x, c);
-    for (i = 0; i < CREATORS; i++) {
-        assert_int_equal(c[i].rc, -1);
-        assert_contains(c[i].e.msg, "registry is away");
-    }
-    assert_int_equal(fake_docker_containers(x->fake, NULL), 0);
 }
 
 /* ---- death of the engine ---- */
@@ -686,10 +520,10 @@ static void every_step_passes_the_crash_hook(void **state)
     cfg.crash = record_step;
     runtime_close(x->rt);
     assert_int_equal(runtime_open("docker", &cfg, &x->rt, &x->e), 0);
-    assert_int_equal(start_as(x, ID, "new:1", &x->e), 0);
+    assert_int_equal(start(x), 0);
     assert_int_equal(runtime_remove(x->rt, ID, &x->e), 0);
     assert_string_equal(steps, "network.made inject.volume inject.imported inject.filled "
-                               "inject.checked create.pulled create.made create.started "
+                               "inject.checked create.made create.started "
                                "create.inspected delete.removed ");
 }
 
@@ -748,8 +582,6 @@ static void an_unknown_backend_is_refused(void **state)
     assert_contains(x->e.msg, "podman?");
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -759,7 +591,6 @@ int main(void)
         TEST(the_request_says_what_the_design_says),
         TEST(the_seccomp_profile_is_read_and_sent),
         TEST(unlimited_means_absent),
-        TEST(the_platform_is_part_of_create_and_pull),
         TEST(preparation_makes_network_image_and_volume_once),
         TEST(an_idle_instance_takes_its_network_with_it),
         TEST(a_foreign_network_of_our_name_is_not_taken),
@@ -772,10 +603,7 @@ int main(void)
         TEST(a_clients_mistake_is_400),
         TEST(a_second_start_of_an_id_harms_nothing),
         TEST(a_sandbox_that_ends_at_once_says_why),
-        TEST(a_missing_image_is_pulled),
-        TEST(a_failed_pull_says_what_to_do),
-        TEST(concurrent_creates_share_one_pull),
-        TEST(all_who_wait_get_the_pulls_failure),
+        TEST(concurrent_creates_share_the_preparation),
         TEST(engine_down_is_said_and_survived),
         cmocka_unit_test(the_engine_may_die_at_any_step),
         TEST(remove_is_idempotent_and_waits),

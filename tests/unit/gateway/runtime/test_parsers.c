@@ -170,6 +170,67 @@ static void progress_cuts_long_text(void **state)
     progress_free(&p);
 }
 
+static void expect_text(struct progress *p, const char *line, const char *want)
+{
+    char text[PROGRESS_TEXT];
+
+    feed_bytewise(p, line);
+    feed_bytewise(p, "\r\n");
+    progress_text(p, text, sizeof(text));
+    assert_string_equal(text, want);
+}
+
+#define DOWN(id, current, total)                                                                   \
+    "{\"status\":\"Downloading\",\"progressDetail\":{\"current\":" current ",\"total\":" total     \
+    "},\"id\":\"" id "\"}"
+
+static void progress_sums_the_layers(void **state)
+{
+    struct progress p;
+
+    (void)state;
+    progress_init(&p);
+    expect_text(&p, "", "");
+    expect_text(&p, "{\"status\":\"Pulling from x\",\"id\":\"latest\"}", "latest: Pulling from x");
+    expect_text(&p, "{\"status\":\"Pulling fs layer\",\"progressDetail\":{},\"id\":\"a\"}",
+                "a: Pulling fs layer");
+    expect_text(&p, DOWN("a", "1000000", "4000000"), "25% of 4 MB");
+    expect_text(&p, DOWN("b", "0", "6000000"), "10% of 10 MB");
+    expect_text(&p, DOWN("a", "2000000", "4000000"), "20% of 10 MB");
+    /* unpacking counts other bytes; the download is over */
+    expect_text(&p,
+                "{\"status\":\"Extracting\",\"progressDetail\":{\"current\":1,\"total\":9000000},"
+                "\"id\":\"a\"}",
+                "40% of 10 MB");
+    expect_text(&p, "{\"status\":\"Pull complete\",\"progressDetail\":{},\"id\":\"b\"}",
+                "100% of 10 MB");
+    progress_free(&p);
+}
+
+static void progress_believes_no_nonsense(void **state)
+{
+    struct progress p;
+    char line[256];
+    int i;
+
+    (void)state;
+    progress_init(&p);
+    expect_text(&p, DOWN("a", "5", "0"), "a: Downloading");
+    expect_text(&p, DOWN("a", "5", "-9"), "a: Downloading");
+    expect_text(&p, DOWN("a", "5", "281474976710657"), "a: Downloading"); /* 2^48 + 1 */
+    expect_text(&p, DOWN("a id that is too long", "5", "9"), "a id that is too long: Downloading");
+    expect_text(&p, DOWN("a", "9000000", "3000000"), "100% of 3 MB");
+    expect_text(&p, DOWN("a", "-7", "3000000"), "0% of 3 MB");
+    for (i = 0; i < 2 * PROGRESS_LAYERS; i++) {
+        (void)snprintf(line, sizeof(line), DOWN("l%d", "281474976710656", "281474976710656") "\n",
+                       i);
+        feed_bytewise(&p, line);
+    }
+    assert_int_equal(p.n_layers, PROGRESS_LAYERS);
+    expect_text(&p, "", "99% of 35747322046 MB");
+    progress_free(&p);
+}
+
 /* ---- tar ---- */
 
 static void tar_reads_what_it_wrote(void **state)
@@ -436,6 +497,8 @@ int main(void)
         cmocka_unit_test(progress_takes_the_detail_when_that_is_all),
         cmocka_unit_test(progress_passes_over_rubbish),
         cmocka_unit_test(progress_cuts_long_text),
+        cmocka_unit_test(progress_sums_the_layers),
+        cmocka_unit_test(progress_believes_no_nonsense),
         cmocka_unit_test(tar_reads_what_it_wrote),
         cmocka_unit_test(tar_header_has_the_fields_of_ustar),
         cmocka_unit_test(tar_splits_long_paths),

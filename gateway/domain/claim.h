@@ -1,0 +1,15 @@
+/* What the agent of a held sandbox is handed (common/agent/wire.h): environment, entrypoint, hooks.
+ * Pure but for a log line. */
+#pragma once
+#include <jansson.h>
+
+struct create_req;
+struct err;
+struct lifecycle;
+struct resources;
+
+/* Names of a request's environment (contract 3.5): SANDBOX::INVALID_PARAMETER names the bad one. */
+int claim_check_env(const json_t *env, struct err *e);
+/* A fresh value that shares nothing with rq. ERRC_INVALID when it is larger than an agent takes. */
+int claim_make(const struct lifecycle *lc, const struct create_req *rq, const struct resources *res,
+               const char *secret, const char *token, json_t **out, struct err *e);
