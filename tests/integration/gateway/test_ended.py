@@ -70,3 +70,17 @@ def test_other_values_of_include(shared):
         envelope(shared.request("GET", f"/v1/sandboxes?include={value}"), 400, "SANDBOX::INVALID_PARAMETER")
         envelope(shared.request("GET", f"/v1/sandboxes/{UNKNOWN}?include={value}"), 400, "SANDBOX::INVALID_PARAMETER")
     envelope(shared.request("GET", f"/v1/sandboxes/{UNKNOWN}?include=ended"), 404, "DOCKER::SANDBOX_NOT_FOUND")
+
+
+def test_a_create_that_failed(make_gateway):
+    """Its id is in no answer, but its record tells what was tried and why it failed."""
+    gw = make_gateway().start()
+    assert gw.create(image="nosuch.invalid/no:tag", metadata={"try": "1"}).status == 500
+    assert gw.records() == []
+    found = gw.request("GET", "/v1/sandboxes?include=ended&state=failed&metadata=try%3D1").json["items"]
+    assert len(found) == 1 and "nosuch.invalid/no:tag" in found[0]["status"]["message"]
+    sid = found[0]["id"]
+    assert ended(gw, sid).json == found[0] and "exitCode" not in found[0]
+    events = gw.request("GET", f"/v1/sandboxes/{sid}/diagnostics/events?scope=lifecycle").json["content"]
+    assert "Failed" in events and "nosuch.invalid/no:tag" in events
+    assert gw.request("GET", f"/v1/sandboxes/{sid}/diagnostics/logs?scope=all").json["content"] == "(no logs)"

@@ -1,9 +1,12 @@
 """/metrics is what Prometheus reads, and counts what happened."""
 
 import concurrent.futures
+import datetime
 
 from prometheus_client.parser import text_string_to_metric_families
 from test_wire import UNKNOWN
+
+from harness import wait_for
 
 
 def scrape(gw):
@@ -78,6 +81,22 @@ def test_clients_reports_become_a_histogram(shared):
     assert h[f"{name}_count", ("language", "go"), ("success", "false")] == 1
 
 
+def test_the_stream_of_events_is_watched(make_gateway):
+    gw = make_gateway().start()
+    name = "sandgate_engine_events_connected"
+    wait_for("the stream is open", lambda: scrape(gw)[name][(name,)] == 1)
+    assert scrape(gw)["sandgate_engine_events_reconnects"][("sandgate_engine_events_reconnects_total",)] == 0
+
+
+def test_expiries_are_counted_with_their_lag(make_gateway):
+    gw = make_gateway().start()
+    sid = gw.create().json["id"]
+    at = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(milliseconds=200)
+    assert gw.request("POST", f"/v1/sandboxes/{sid}/renew-expiration", {"expiresAt": at.isoformat()}).status == 200
+    wait_for("it is counted", lambda: operations(gw)["expire", "ok"] == 1)
+    assert scrape(gw)["sandgate_expiry_removal_lag_seconds"][("sandgate_expiry_removal_lag_seconds_count",)] == 1
+
+
 def test_the_key_is_needed_and_many_may_ask_at_once(shared):
     assert shared.request("GET", "/metrics", headers={"OPEN-SANDBOX-API-KEY": ""}).status == 401
     assert shared.request("GET", "/v1/metrics").status == 404
@@ -95,6 +114,7 @@ def test_reads_ask_the_engine_nothing(make_gateway):
                 for k, v in samples.items()}
 
     before = calls()
+    assert any(before.values())
     for _ in range(50):
         assert gw.request("GET", f"/v1/sandboxes/{sid}").status == 200
         assert gw.request("GET", "/v1/sandboxes").status == 200
