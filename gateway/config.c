@@ -432,6 +432,19 @@ static int default_store(struct config *c, struct err *e)
     return 0;
 }
 
+/* A type that nothing carries out would leave sandboxes less closed than the file says. */
+static int check_secure(const struct config *c, struct err *e)
+{
+    const char *type = c->secure_type ? c->secure_type : "";
+
+    if (!*type || strcmp(type, "gvisor") == 0 || strcmp(type, "kata") == 0)
+        return 0;
+    return err_set(e, ERRC_INVALID,
+                   "secure_runtime.type = \"%s\": use gvisor, kata or \"\"; another runtime of the "
+                   "engine goes into secure_runtime.docker_runtime",
+                   type);
+}
+
 static int check(struct config *c, struct err *e)
 {
     static const char *const endings[] = { "auto", "keep", "strip" };
@@ -455,7 +468,7 @@ static int check(struct config *c, struct err *e)
         return err_set(e, ERRC_INVALID,
                        "docker.network_mode = \"host\" would share the host's network with every "
                        "sandbox; use \"bridge\" or the name of a network");
-    if (check_engine(c, e) < 0)
+    if (check_secure(c, e) < 0 || check_engine(c, e) < 0)
         return -1;
     return default_store(c, e);
 }

@@ -84,7 +84,8 @@ struct runtime_list {
     size_t len;
 };
 
-/* News of the runtime about a sandbox of this instance. */
+/* News of the runtime about a sandbox of this instance. It is old when it arrives: a snapshot, for
+ * one, freezes its sandbox for a moment and tells PAUSED and RESUMED. Look at status before acting. */
 enum runtime_event_kind {
     RUNTIME_EVENT_STARTED,
     RUNTIME_EVENT_PAUSED,
@@ -136,8 +137,8 @@ struct runtime_ops {
     int (*pull)(struct runtime *rt, const struct runtime_image *image, int wait_ms,
                 char progress[RUNTIME_TEXT], struct err *e);
     /* Makes and starts a held sandbox and tells where it is. Not idempotent: the id must be new.
-     * Never pulls: ERRC_NOT_FOUND when the image is not there (with snapshot_id:
-     * SNAPSHOT::INVALID_RESTORE_CONFIG and ERRC_CONFLICT). On failure nothing of it is left, or
+     * Never pulls: ERRC_NOT_FOUND when the image is not there or of another platform, and for
+     * nothing else (with snapshot_id: SNAPSHOT::INVALID_RESTORE_CONFIG and ERRC_CONFLICT). On failure nothing of it is left, or
      * what is left carries the id so that remove finds it. Other errors carry the contract's codes
      * (lifecycle.md 1.6): DOCKER::SANDBOX_START_FAILED, SANDBOX::INVALID_PARAMETER (ERRC_INVALID)
      * for what the client can put right. */
@@ -185,7 +186,9 @@ struct runtime_ops {
 
     /* Snapshots of a sandbox's files, without volumes, labels, token or environment of the sandbox.
      * make freezes it meanwhile (paused ones stay so); within timeout_ms; *size_bytes is what it
-     * adds to the image. Making it again with the same id is allowed after a crash.
+     * adds to the image. Making it again with the same id is allowed after a crash: it finishes
+     * what is complete, without the sandbox, and begins anew else. ERRC_NOT_FOUND when the sandbox
+     * is gone, ERRC_TIMEOUT, else SNAPSHOT::RUNTIME_CREATE_FAILED (_CONFLICT: it is being removed).
      * get: ERRC_NOT_FOUND. remove: 0 when gone, ERRC_CONFLICT while a container uses it. */
     int (*snapshot_make)(struct runtime *rt, const char *sandbox_id, const char *snapshot_id,
                          int timeout_ms, int64_t *size_bytes, struct err *e);

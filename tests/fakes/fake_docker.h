@@ -62,3 +62,30 @@ void fake_docker_reset_calls(struct fake_docker *f);
 unsigned fake_docker_containers(struct fake_docker *f, const char *state);
 /* Copies the body of the latest call that begins so, "" when none; as fake_docker_calls. */
 void fake_docker_body(struct fake_docker *f, const char *beginning, char *out, size_t size);
+
+/* ---- parts of the engine that a test models itself ---- */
+
+struct buf;
+
+/* One call; all but status and reply is only to be read. */
+struct fake_call {
+    const char *method;
+    const char *path; /* without version */
+    const char *body;
+    size_t body_len;
+    int fd; /* of its connection */
+    int status;
+    struct buf *reply;
+};
+
+enum fake_answer {
+    FAKE_NOT_MINE, /* the fake's own model answers */
+    FAKE_ANSWERED, /* status and reply are filled */
+    FAKE_TAKEN,    /* the answer went to fd by itself, the connection is to be closed */
+};
+
+typedef enum fake_answer (*fake_model_fn)(void *arg, struct fake_call *c);
+
+/* fn is asked in the connection's thread, without a lock, for every call that no rule answers. It may
+ * block as long as fd is not shut down. To be set before the first call. */
+void fake_docker_model(struct fake_docker *f, fake_model_fn fn, void *arg);

@@ -89,7 +89,8 @@ static void put_network(struct buf *out, json_t *settings)
     size_t i;
 
     json_object_foreach(json_object_get(settings, "Networks"), key, v)
-        put(out, "network", "%s %s", key, text(v, "IPAddress"));
+        put(out, "network", "%s, address %s", key,
+            *text(v, "IPAddress") ? text(v, "IPAddress") : "none");
     json_object_foreach(json_object_get(settings, "Ports"), key, v)
         json_array_foreach(v, i, binding)
             put(out, "port", "%s at %s:%s", key, text(binding, "HostIp"),
@@ -102,9 +103,9 @@ static void put_mounts(struct buf *out, json_t *mounts)
     size_t i;
 
     json_array_foreach(mounts, i, m) {
-        const char *name = text(m, "Name");
+        const char *what = *text(m, "Name") ? text(m, "Name") : text(m, "Source");
 
-        put(out, "mount", "%s %s at %s (%s)", text(m, "Type"), *name ? name : text(m, "Source"),
+        put(out, "mount", "%s%s%s at %s (%s)", text(m, "Type"), *what ? " " : "", what,
             text(m, "Destination"), json_is_true(json_object_get(m, "RW")) ? "rw" : "ro");
     }
 }

@@ -10,6 +10,7 @@
 #include "gateway/runtime/docker/container.h"
 #include "gateway/runtime/docker/describe.h"
 #include "gateway/runtime/docker/engine.h"
+#include "gateway/runtime/docker/events.h"
 #include "gateway/runtime/docker/info.h"
 #include "gateway/runtime/docker/inject.h"
 #include "gateway/runtime/docker/inspect.h"
@@ -17,6 +18,8 @@
 #include "gateway/runtime/docker/names.h"
 #include "gateway/runtime/docker/network.h"
 #include "gateway/runtime/docker/pull.h"
+#include "gateway/runtime/docker/snapshot.h"
+#include "gateway/runtime/docker/volume.h"
 
 #include <ctype.h>
 #include <fcntl.h>
@@ -398,6 +401,7 @@ static void docker_close(struct runtime *rt)
 {
     struct docker *d = docker_of(rt);
 
+    docker_unwatch(rt);
     pulls_free(d->pulls);
     tidy(d);
     network_free(d->network);
@@ -420,6 +424,14 @@ static const struct runtime_ops docker_ops = {
     .resume = docker_resume,
     .status = docker_status,
     .list = docker_list,
+    .watch = docker_watch,
+    .unwatch = docker_unwatch,
+    .volume_get = docker_volume_get,
+    .volume_make = docker_volume_make,
+    .volume_remove = docker_volume_remove,
+    .snapshot_make = docker_snapshot_make,
+    .snapshot_get = docker_snapshot_get,
+    .snapshot_remove = docker_snapshot_remove,
     .logs = docker_logs,
     .describe = docker_describe,
     .metrics = docker_metrics,

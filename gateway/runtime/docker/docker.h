@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 struct engine;
+struct events;
 struct network;
 struct pulls;
 
@@ -35,6 +36,8 @@ struct docker {
     pthread_mutex_t guard;
     struct docker_parts parts; /* guarded; held while it is prepared, so that one thread does it */
     unsigned breaks;           /* guarded; engine_breaks before the preparation */
+    struct events *events;     /* NULL: nobody watches */
+    atomic_bool load_refused;  /* snapshot.c said so in the log */
 };
 
 /* Test hook: the process may die at any step (design decision 5). */

@@ -1,6 +1,7 @@
 #include "gateway/runtime/docker/engine.h"
 
 #include "common/base/cleanup.h"
+#include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/num.h"
 #include "common/json/jx.h"
@@ -17,6 +18,7 @@ enum {
     CONNECT_MS = 5000, /* a unix socket connects at once or its listener is stuck */
     PING_MS = 10000,   /* version negotiation */
     KEEP_S = 3600,     /* the engine closes idle connections itself when it wants to */
+    WAIT_MS = 3600000, /* longest sleep of a stream between two looks at its clock */
     URL_MAX = 8192,
     RETRY_AFTER_S = 2,
     TEXT_MAX = 400,
@@ -47,6 +49,9 @@ struct flight {
     CURL *curl;
     int api_version; /* of the header Api-Version; 0: none */
     bool too_large;
+    bool open;            /* the head of a 2xx reply is here */
+    bool stopped;         /* by stop_fd */
+    int64_t byte_mono_ms; /* when the last one came; the beginning of the call before */
 };
 
 struct engine *engine_new(const char *socket, int timeout_ms)
@@ -110,23 +115,28 @@ void engine_reply_free(struct engine_reply *r)
 
 /* ---- connections ---- */
 
-static struct conn *conn_take(struct engine *en)
+static struct conn *conn_new(void)
 {
-    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&en->guard);
-    struct conn *c = en->idle;
+    struct conn *c = calloc(1, sizeof(*c));
 
-    if (c) {
-        en->idle = c->next;
-        en->n_idle--;
-        return c;
-    }
-    c = calloc(1, sizeof(*c));
     if (c)
         c->curl = curl_easy_init();
     if (c && !c->curl) {
         free(c);
         c = NULL;
     }
+    return c;
+}
+
+static struct conn *conn_take(struct engine *en)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&en->guard);
+    struct conn *c = en->idle;
+
+    if (!c)
+        return conn_new();
+    en->idle = c->next;
+    en->n_idle--;
     return c;
 }
 
@@ -145,14 +155,21 @@ static void conn_give(struct engine *en, struct conn *c)
 
 /* ---- one exchange ---- */
 
+static bool is_success(const struct flight *f)
+{
+    long status = 0;
+
+    (void)curl_easy_getinfo(f->curl, CURLINFO_RESPONSE_CODE, &status);
+    return status >= 200 && status < 300;
+}
+
 static size_t on_body(char *data, size_t size, size_t n, void *arg)
 {
     struct flight *f = arg;
     const struct engine_call *c = f->call;
-    long status = 0;
 
-    (void)curl_easy_getinfo(f->curl, CURLINFO_RESPONSE_CODE, &status);
-    if (c->sink && status >= 200 && status < 300)
+    f->byte_mono_ms = clock_mono_ms();
+    if (c->sink && is_success(f))
         return c->sink(c->sink_arg, data, size * n) == 0 ? size * n : 0;
     if (buf_append(&f->reply->body, data, size * n) < 0) {
         f->too_large = true;
@@ -186,8 +203,14 @@ static size_t on_header(char *data, size_t size, size_t n, void *arg)
     struct flight *f = arg;
     size_t len = size * n;
 
+    f->byte_mono_ms = clock_mono_ms();
     if (len > sizeof(name) && strncasecmp(data, name, sizeof(name) - 1) == 0)
         f->api_version = parse_version(data + sizeof(name) - 1, len - (sizeof(name) - 1));
+    if (!f->open && len == 2 && data[0] == '\r' && is_success(f)) {
+        f->open = true;
+        if (f->call->opened)
+            f->call->opened(f->call->sink_arg);
+    }
     return len;
 }
 
@@ -225,7 +248,8 @@ static int make_headers(const struct engine_call *c, bool has_body, struct curl_
     return 0;
 }
 
-static void set_common(CURL *curl, const struct engine *en, int timeout_ms)
+static void set_common(CURL *curl, const struct engine *en, const struct engine_call *c,
+                       int timeout_ms)
 {
     int connect_ms = timeout_ms < CONNECT_MS ? timeout_ms : CONNECT_MS;
 
@@ -236,7 +260,7 @@ static void set_common(CURL *curl, const struct engine *en, int timeout_ms)
     curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(curl, CURLOPT_MAXAGE_CONN, (long)KEEP_S);
-    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)timeout_ms);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, c->endless ? 0L : (long)timeout_ms);
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)connect_ms);
 }
 
@@ -254,36 +278,20 @@ static void set_body(CURL *curl, const char *method, const void *body, size_t le
     curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
 }
 
-/* curl calls it while data flows and about once a second while none does; non-zero aborts. */
-static int on_tick(void *arg, curl_off_t dl_total, curl_off_t dl_now, curl_off_t ul_total,
-                   curl_off_t ul_now)
-{
-    const struct engine_call *c = arg;
-
-    (void)dl_total, (void)dl_now, (void)ul_total, (void)ul_now;
-    return atomic_load(c->cancel);
-}
-
-static void set_cancel(CURL *curl, const struct engine_call *c)
-{
-    if (!c->cancel)
-        return;
-    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
-    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_tick);
-    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, (void *)c);
-}
-
 static int transport_error(const struct engine *en, const struct flight *f, CURLcode rc,
                            int timeout_ms, struct err *e)
 {
+    if (f->stopped)
+        return err_set(e, ERRC_BUSY, "the call to the container engine was broken off");
     if (f->too_large)
         return err_set(e, ERRC_BAD_GATEWAY, "the container engine's reply is too large");
-    if (rc == CURLE_ABORTED_BY_CALLBACK)
-        return err_set(e, ERRC_BUSY, "the call to the container engine was broken off");
     if (rc == CURLE_WRITE_ERROR)
         return err_set(e, ERRC_BAD_GATEWAY, "the container engine's reply cannot be read");
     if (rc == CURLE_OUT_OF_MEMORY)
         return err_nomem(e);
+    if (rc == CURLE_OPERATION_TIMEDOUT && f->open && f->call->endless)
+        return err_set(e, ERRC_TIMEOUT, "the container engine's stream was silent for %d ms",
+                       f->call->silence_ms);
     if (rc == CURLE_OPERATION_TIMEDOUT)
         return err_set(e, ERRC_TIMEOUT, "the container engine did not answer within %d ms",
                        timeout_ms);
@@ -299,15 +307,105 @@ static int transport_error(const struct engine *en, const struct flight *f, CURL
     return -1;
 }
 
-/* Failures that are not the engine's: its reply was refused on our side. */
-static bool is_break(CURLcode rc)
+/* Failures that are not the engine's: its reply was refused on our side, or had nothing to say. */
+static bool is_break(const struct flight *f, CURLcode rc)
 {
-    return rc != CURLE_OK && rc != CURLE_WRITE_ERROR && rc != CURLE_OUT_OF_MEMORY &&
-           rc != CURLE_ABORTED_BY_CALLBACK;
+    if (f->stopped || (rc == CURLE_OPERATION_TIMEDOUT && f->open && f->call->endless))
+        return false;
+    return rc != CURLE_OK && rc != CURLE_WRITE_ERROR && rc != CURLE_OUT_OF_MEMORY;
 }
 
-/* Performs f over a kept or new connection. After a failure or a reconnection the engine may be
- * another one: its version is asked again before the next call. */
+/* ---- calls that last or can be broken off ---- */
+
+static void auto_multi(CURLM **m)
+{
+    if (*m)
+        (void)curl_multi_cleanup(*m);
+}
+
+/* How long the engine may still be silent. curl itself keeps the deadline of what is not endless. */
+static int64_t patience_ms(const struct flight *f, int timeout_ms)
+{
+    const struct engine_call *c = f->call;
+    int limit_ms = f->open ? c->silence_ms : timeout_ms;
+
+    if (!c->endless || !limit_ms)
+        return WAIT_MS;
+    return f->byte_mono_ms + limit_ms - clock_mono_ms();
+}
+
+static CURLcode multi_result(CURLM *multi)
+{
+    const CURLMsg *m;
+    int left = 0;
+
+    while ((m = curl_multi_info_read(multi, &left)))
+        if (m->msg == CURLMSG_DONE)
+            return m->data.result;
+    return CURLE_RECV_ERROR;
+}
+
+static CURLcode drive(struct flight *f, CURLM *multi, int timeout_ms)
+{
+    struct curl_waitfd stop = { .fd = f->call->stop_fd ? *f->call->stop_fd : -1,
+                                .events = CURL_WAIT_POLLIN };
+    unsigned n_stop = f->call->stop_fd ? 1 : 0;
+    int running = 1;
+    int64_t left;
+
+    for (;;) {
+        if (curl_multi_perform(multi, &running) != CURLM_OK)
+            return CURLE_OUT_OF_MEMORY;
+        if (!running)
+            return multi_result(multi);
+        left = patience_ms(f, timeout_ms);
+        if (left <= 0)
+            return CURLE_OPERATION_TIMEDOUT;
+        left = left < WAIT_MS ? left : WAIT_MS;
+        if (curl_multi_poll(multi, &stop, n_stop, (int)left, NULL) != CURLM_OK)
+            return CURLE_OUT_OF_MEMORY;
+        f->stopped = stop.revents != 0;
+        if (f->stopped)
+            return CURLE_ABORTED_BY_CALLBACK;
+    }
+}
+
+static CURLcode run_in_pieces(struct flight *f, int timeout_ms)
+{
+    AUTO(auto_multi) CURLM *multi = curl_multi_init();
+    CURLcode rc;
+
+    if (!multi || curl_multi_add_handle(multi, f->curl) != CURLM_OK)
+        return CURLE_OUT_OF_MEMORY;
+    rc = drive(f, multi, timeout_ms);
+    (void)curl_multi_remove_handle(multi, f->curl);
+    return rc;
+}
+
+/* ---- one call ---- */
+
+static bool in_pieces(const struct engine_call *c)
+{
+    return c->endless || c->stop_fd;
+}
+
+static void set_call(struct flight *f, const char *url, const char *body,
+                     struct curl_slist *headers)
+{
+    const struct engine_call *c = f->call;
+
+    set_body(f->curl, c->method, body, c->json ? strlen(body) : c->body_len);
+    curl_easy_setopt(f->curl, CURLOPT_URL, url);
+    curl_easy_setopt(f->curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(f->curl, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(f->curl, CURLOPT_WRITEDATA, f);
+    curl_easy_setopt(f->curl, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(f->curl, CURLOPT_HEADERDATA, f);
+}
+
+/* Performs f over a kept or new connection; one that runs in pieces has a connection of its own.
+ * After a failure or a reconnection the engine may be another one: its version is asked again
+ * before the next call. */
 static int perform(struct engine *en, struct flight *f, const char *url, int timeout_ms,
                    struct err *e)
 {
@@ -322,42 +420,40 @@ static int perform(struct engine *en, struct flight *f, const char *url, int tim
 
     if ((c->json && !text) || make_headers(c, body != NULL, &headers) < 0)
         return err_nomem(e);
-    conn = conn_take(en);
+    conn = in_pieces(c) ? conn_new() : conn_take(en);
     if (!conn)
         return err_nomem(e);
     f->curl = conn->curl;
-    set_common(conn->curl, en, timeout_ms);
-    set_cancel(conn->curl, c);
-    set_body(conn->curl, c->method, body, c->json ? strlen(text) : c->body_len);
-    curl_easy_setopt(conn->curl, CURLOPT_URL, url);
-    curl_easy_setopt(conn->curl, CURLOPT_HTTPHEADER, headers);
-    curl_easy_setopt(conn->curl, CURLOPT_WRITEFUNCTION, on_body);
-    curl_easy_setopt(conn->curl, CURLOPT_WRITEDATA, f);
-    curl_easy_setopt(conn->curl, CURLOPT_HEADERFUNCTION, on_header);
-    curl_easy_setopt(conn->curl, CURLOPT_HEADERDATA, f);
-    rc = curl_easy_perform(conn->curl);
+    f->byte_mono_ms = clock_mono_ms();
+    set_common(conn->curl, en, c, timeout_ms);
+    set_call(f, url, body, headers);
+    rc = in_pieces(c) ? run_in_pieces(f, timeout_ms) : curl_easy_perform(conn->curl);
     (void)curl_easy_getinfo(conn->curl, CURLINFO_RESPONSE_CODE, &status);
     (void)curl_easy_getinfo(conn->curl, CURLINFO_NUM_CONNECTS, &connects);
-    if (is_break(rc) || (connects > 0 && conn->used)) {
+    if (is_break(f, rc) || (connects > 0 && conn->used)) {
         atomic_store(&en->version, 0);
         atomic_fetch_add(&en->breaks, 1);
     }
+    f->reply->status = (int)status;
     if (rc != CURLE_OK) {
         conn_free(conn);
         return transport_error(en, f, rc, timeout_ms, e);
     }
+    if (in_pieces(c)) {
+        conn_free(conn);
+        return 0;
+    }
     conn->used = true;
     conn_give(en, conn);
-    f->reply->status = (int)status;
     return 0;
 }
 
 /* ---- version ---- */
 
 /* The minor version to speak, or -1. */
-static int negotiate(struct engine *en, struct err *e)
+static int negotiate(struct engine *en, const int *stop_fd, struct err *e)
 {
-    const struct engine_call ping = { .method = "GET", .path = "/_ping" };
+    const struct engine_call ping = { .method = "GET", .path = "/_ping", .stop_fd = stop_fd };
     AUTO_REPLY struct engine_reply r = { .body = BUF_INIT(64 << 10) };
     struct flight f = { .call = &ping, .reply = &r };
     int v = atomic_load(&en->version);
@@ -390,7 +486,7 @@ static int send_once(struct engine *en, const struct engine_call *c, struct engi
 {
     AUTO_BUF struct buf url = BUF_INIT(URL_MAX);
     struct flight f = { .call = c, .reply = r };
-    int version = negotiate(en, e);
+    int version = negotiate(en, c->stop_fd, e);
 
     if (version < 0)
         return -1;
@@ -400,9 +496,11 @@ static int send_once(struct engine *en, const struct engine_call *c, struct engi
     return perform(en, &f, url.data, c->timeout_ms ? c->timeout_ms : en->timeout_ms, e);
 }
 
-static enum calls_result result_of(int rc, const struct engine_reply *r)
+/* A stream counts by how it began: sooner or later each one ends. */
+static enum calls_result result_of(const struct engine_call *c, int rc,
+                                   const struct engine_reply *r)
 {
-    if (rc < 0)
+    if (rc < 0 && !(c->endless && r->status))
         return CALLS_FAILED;
     return (r->status >= 200 && r->status <= 299) || r->status == 304 ? CALLS_OK : CALLS_REFUSED;
 }
@@ -417,7 +515,7 @@ int engine_send(struct engine *en, const struct engine_call *c, struct engine_re
         engine_reply_free(r);
         rc = send_once(en, c, r, e);
     }
-    calls_count(&en->calls, c->method, c->path, result_of(rc, r));
+    calls_count(&en->calls, c->method, c->path, result_of(c, rc, r));
     if (rc < 0)
         engine_reply_free(r);
     return rc;
@@ -482,19 +580,27 @@ static bool is_unreserved(unsigned char c)
     return isalnum(c) || c == '-' || c == '_' || c == '.' || c == '~';
 }
 
-int engine_query(struct buf *path, const char *key, const char *value)
+int engine_segment(struct buf *path, const char *text)
 {
     static const char digit[] = "0123456789ABCDEF";
-    bool first = !path->data || !strchr(path->data, '?');
     char esc[3] = "%";
-    int rc = buf_printf(path, "%c%s=", first ? '?' : '&', key);
+    int rc = 0;
 
-    for (; *value && rc == 0; value++) {
-        unsigned char c = (unsigned char)*value;
+    for (; *text && rc == 0; text++) {
+        unsigned char c = (unsigned char)*text;
 
         esc[1] = digit[c >> 4];
         esc[2] = digit[c & 15];
-        rc = is_unreserved(c) ? buf_append(path, value, 1) : buf_append(path, esc, sizeof(esc));
+        rc = is_unreserved(c) ? buf_append(path, text, 1) : buf_append(path, esc, sizeof(esc));
     }
     return rc;
+}
+
+int engine_query(struct buf *path, const char *key, const char *value)
+{
+    bool first = !path->data || !strchr(path->data, '?');
+
+    if (buf_printf(path, "%c%s=", first ? '?' : '&', key) < 0)
+        return -1;
+    return engine_segment(path, value);
 }

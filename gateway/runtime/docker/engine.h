@@ -1,11 +1,11 @@
 /* Client of the Docker Engine API on a unix socket. Knows HTTP, the API's version and its error
  * text; knows no operation of the API. Connections are kept alive and shared; safe from any
- * thread. Every call has a deadline, every reply a bound. */
+ * thread. Every call has a deadline, every reply a bound; a stream has none, but can be broken off
+ * from any thread. */
 #pragma once
 #include "common/base/buf.h"
 
 #include <jansson.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -31,8 +31,11 @@ struct engine_call {
     /* gets the body of a 2xx reply piece by piece instead of reply.body; non-zero aborts */
     int (*sink)(void *arg, const char *data, size_t len);
     void *sink_arg;
-    /* becoming true ends the call within about a second, as ERRC_BUSY; NULL: nothing does */
-    const atomic_bool *cancel;
+    /* A stream: timeout_ms counts until the head of the reply, then it may last for ever. */
+    bool endless;
+    int silence_ms;            /* of a stream: longest time without a byte; 0: any */
+    void (*opened)(void *arg); /* of a stream: the head of a 2xx reply is here; gets sink_arg */
+    const int *stop_fd; /* breaks the call off at once when it is readable; NULL: nothing does */
 };
 
 struct engine_reply {
@@ -48,8 +51,9 @@ void engine_free(struct engine *en); /* takes NULL */
 
 /* 0: the engine answered, with whatever status; the caller frees *r, which must be empty before.
  * -1: it did not: ERRC_BUSY with DOCKER::INITIALIZATION_ERROR when it cannot be reached or the
- * connection broke (the call may have been carried out), ERRC_TIMEOUT at the deadline,
- * ERRC_BAD_GATEWAY when the reply is too large, ERRC_UNSUPPORTED when the engine is too old. */
+ * connection broke (the call may have been carried out), ERRC_TIMEOUT at the deadline or after the
+ * silence, ERRC_BUSY when stop_fd broke it off, ERRC_BAD_GATEWAY when the reply is too large,
+ * ERRC_UNSUPPORTED when the engine is too old. */
 int engine_send(struct engine *en, const struct engine_call *c, struct engine_reply *r,
                 struct err *e);
 void engine_reply_free(struct engine_reply *r);
@@ -76,3 +80,5 @@ int engine_do(struct engine *en, const struct engine_call *c, const char *what, 
 
 /* Appends "?key=value" or "&key=value", percent-encoded. */
 int engine_query(struct buf *path, const char *key, const char *value);
+/* Appends text percent-encoded: one segment of a path, whatever is in it. */
+int engine_segment(struct buf *path, const char *text);

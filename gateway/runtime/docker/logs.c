@@ -92,17 +92,17 @@ static int hand_over(const struct end *t, struct buf *out, bool *cut, struct err
     return 0;
 }
 
-static int make_path(const char *name, const struct runtime_log_query *q, char *out, size_t size)
+/* A line is a byte at least: more lines than there is room for, and one, are of no use. */
+static int make_path(const char *name, const struct runtime_log_query *q, size_t room, char *out,
+                     size_t size)
 {
-    char tail[16] = "all";
+    size_t tail = q->tail > 0 && (size_t)q->tail <= room ? (size_t)q->tail : room + 1;
     char since[40] = "";
 
-    if (q->tail > 0)
-        (void)snprintf(tail, sizeof(tail), "%d", q->tail);
     if (q->since_ms > 0)
         (void)snprintf(since, sizeof(since), "&since=%lld.%03d000000",
                        (long long)(q->since_ms / 1000), (int)(q->since_ms % 1000));
-    return snprintf(out, size, "/containers/%s/logs?stdout=1&stderr=1&tail=%s%s%s", name, tail,
+    return snprintf(out, size, "/containers/%s/logs?stdout=1&stderr=1&tail=%zu%s%s", name, tail,
                     since, q->timestamps ? "&timestamps=1" : "") < (int)size
                ? 0
                : -1;
@@ -144,7 +144,7 @@ int logs_read(struct engine *en, const char *name, const struct runtime_log_quer
     AUTO_REPLY struct engine_reply r = { 0 };
 
     t.raw = BUF_INIT(2 * t.room + PIECE);
-    if (make_path(name, q, path, sizeof(path)) < 0)
+    if (make_path(name, q, t.room, path, sizeof(path)) < 0)
         return err_set(e, ERRC_INVALID, "the container's name is too long");
     if (engine_send(en, &c, &r, e) < 0)
         return t.full ? err_nomem(e) : -1;

@@ -10,6 +10,13 @@
 #define ROLE_SANDBOX "sandbox"
 #define ROLE_AGENT "agent" /* image, volume and short-lived helper container with execd */
 #define ROLE_NETWORK "network"
+#define ROLE_VOLUME "volume" /* made for a sandbox that wanted it */
+
+#define LABEL_SANDBOX "sandgate.sandbox" /* of a volume: for whom it was made */
+#define LABEL_VOLUME_MANAGED                                                                       \
+    "opensandbox.io/volume-managed-by"         /* "server": upstream's mark of the same */
+#define VOLUME_UPSTREAM "opensandbox-runtime-" /* + id: volumes that upstream makes for itself */
+#define VOLUME_UPSTREAM_OEM "opensandbox-win-oem-"
 
 #define SANDBOX_NAME "sandbox-" /* + id */
 #define AGENT_REPO "sandgate-agent"

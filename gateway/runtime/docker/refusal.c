@@ -105,7 +105,7 @@ static bool has_one(const char *text, const char *const *words)
     return false;
 }
 
-static bool judge_client(const struct runtime_spec *spec, const char *text, struct err *e)
+static bool judge_mounts(const struct runtime_spec *spec, const char *text, struct err *e)
 {
     size_t i;
 
@@ -115,13 +115,19 @@ static bool judge_client(const struct runtime_spec *spec, const char *text, stru
                           spec->mounts[i].target, text);
             return true;
         }
+    return false;
+}
+
+static void judge_client(const struct runtime_spec *spec, const char *text, struct err *e)
+{
+    size_t i;
+
     for (i = 0; i < ARRAY_LEN(clients); i++)
         if (clients[i].asks(spec) && has_one(text, clients[i].words)) {
             (void)err_api(e, ERRC_INVALID, INVALID, "%s: %s (%s)", clients[i].field,
                           clients[i].advice, text);
-            return true;
+            return;
         }
-    return false;
 }
 
 /* ---- what the operator can put right ---- */
@@ -172,10 +178,25 @@ static void judge_missing(const struct runtime_spec *spec, const char *text, str
         (void)err_api(e, ERRC_NOT_FOUND, "DOCKER::SANDBOX_IMAGE_PULL_FAILED", "%s", text);
 }
 
+/* A mount of the client's is its mistake also when it lies over one of the operator's. */
+static void judge_rest(const struct docker *d, const struct runtime_spec *spec, const char *text,
+                       struct err *e)
+{
+    const char *key = operators_key(d, text);
+
+    if (judge_mounts(spec, text, e))
+        return;
+    if (key)
+        (void)err_api(e, ERRC_INTERNAL, START_FAILED,
+                      "the sandbox could not be started with the server's own setting %s: %s", key,
+                      text);
+    else
+        judge_client(spec, text, e);
+}
+
 enum fault refusal_judge(const struct docker *d, const struct runtime_spec *spec,
                          const struct engine_reply *r, bool creating, struct err *e)
 {
-    const char *key;
     char text[TEXT_MAX];
 
     (void)engine_text(r, text, sizeof(text));
@@ -184,16 +205,11 @@ enum fault refusal_judge(const struct docker *d, const struct runtime_spec *spec
         return FAULT_PARTS;
     if (is_port_race(text))
         return FAULT_CHANCE;
-    key = operators_key(d, text);
     if (creating && r->status == 404)
         judge_missing(spec, text, e);
     else if (creating && r->status == 409)
         (void)err_api(e, ERRC_CONFLICT, START_FAILED, "the sandbox exists already: %s", text);
-    else if (key)
-        (void)err_api(e, ERRC_INTERNAL, START_FAILED,
-                      "the sandbox could not be started with the server's own setting %s: %s", key,
-                      text);
     else
-        (void)judge_client(spec, text, e);
+        judge_rest(d, spec, text, e);
     return FAULT_FINAL;
 }

@@ -67,6 +67,7 @@ static void reads_upstream_keys(void **state)
                           "[runtime]\ntype = \"docker\"\nexecd_image = \"opensandbox/execd:v1\"\n"
                           "[docker]\nnetwork_mode = \"bridge\"\ndrop_capabilities = [\"MKNOD\"]\n"
                           "pids_limit = 77\nno_new_privileges = false\n"
+                          "sandbox_binds = [\"/a,b:/c:ro\", \"v:/d\"]\n"
                           "[docker.sandbox_env]\nANY_NAME = \"x\"\n"
                           "[store]\npath = \"/x/y.db\"\n"),
                      0);
@@ -77,6 +78,10 @@ static void reads_upstream_keys(void **state)
     assert_null(w->cfg.drop_capabilities[1]);
     assert_int_equal(w->cfg.pids_limit, 77);
     assert_false(w->cfg.no_new_privileges);
+    assert_string_equal(w->cfg.sandbox_binds[0], "/a,b:/c:ro");
+    assert_string_equal(w->cfg.sandbox_binds[1], "v:/d");
+    assert_null(w->cfg.sandbox_binds[2]);
+    assert_int_equal(w->cfg.log_max_mb, 10);
     assert_string_equal(w->cfg.store_path, "/x/y.db");
     assert_contains(w->notes.data, "runtime.execd_image in line 7 has no effect");
     assert_string_equal(json_string_value(json_object_get(w->cfg.sandbox_env, "ANY_NAME")), "x");
@@ -106,6 +111,8 @@ static void refuses_wrong_values_naming_the_line(void **state)
         { "[docker]\nnetwork_mode = \"host\"\n", "host" },
         { "[runtime]\nline_endings = \"dos\"\n", "auto, keep or strip" },
         { "[engine]\nsocket = \"tcp://1.2.3.4:2375\"\n", "unix socket path" },
+        { "[secure_runtime]\ntype = \"firecracker\"\n", "use gvisor, kata" },
+        { "[sandbox]\nlog_max_mb = 1025\n", "sandbox.log_max_mb = 1025: must be between" },
         { "x = 2020-01-01\n", "dates" },
     };
     struct world *w = *state;

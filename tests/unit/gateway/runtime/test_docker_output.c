@@ -109,7 +109,7 @@ static void logs_are_asked_for_as_wanted(void **state)
     assert_string_equal(out.data, "oh no!\n");
     assert_false(cut);
     assert_int_equal(
-        fake_docker_calls(x->fake, "GET " CONTAINER "/logs?stdout=1&stderr=1&tail=all"), 1);
+        fake_docker_calls(x->fake, "GET " CONTAINER "/logs?stdout=1&stderr=1&tail=1025"), 1);
     assert_int_equal(read_logs(x, &some, &out, &cut), 0);
     assert_int_equal(fake_docker_calls(x->fake, "GET " CONTAINER "/logs?stdout=1&stderr=1&tail=7"
                                                 "&since=1700000000.042000000&timestamps=1"),
@@ -268,7 +268,7 @@ static const char about[] =
     "\"10.9.0.3\"}},\"Ports\":{\"44772/tcp\":[{\"HostIp\":\"127.0.0.1\",\"HostPort\":\"32768\"}],"
     "\"8080/tcp\":null}},\"Mounts\":[{\"Type\":\"volume\",\"Name\":\"work\",\"Source\":\"/var/x\","
     "\"Destination\":\"/work\",\"RW\":true},{\"Type\":\"bind\",\"Source\":\"/srv\",\"Destination\":"
-    "\"/data\",\"RW\":false}]}";
+    "\"/data\",\"RW\":false},{\"Type\":\"tmpfs\",\"Source\":\"\",\"Destination\":\"/tmp\",\"RW\":true}]}";
 
 static void a_description_says_all_but_secrets(void **state)
 {
@@ -284,10 +284,11 @@ static void a_description_says_all_but_secrets(void **state)
         "cpu limit (billionths): none\n",
         "process limit: 4096\n",
         "runtime: runc\n",
-        "network: sg 10.9.0.3\n",
+        "network: sg, address 10.9.0.3\n",
         "port: 44772/tcp at 127.0.0.1:32768\n",
         "mount: volume work at /work (rw)\n",
         "mount: bind /srv at /data (ro)\n",
+        "mount: tmpfs at /tmp (rw)\n",
         "label: sandgate.id=" ID "\n",
         "label: maintainer=a state: running\n",
         "env: PATH=/bin\n",

@@ -275,6 +275,21 @@ static void the_operators_mistake_names_the_key(void **state)
     }
 }
 
+static void a_client_cannot_blame_the_operators_bind(void **state)
+{
+    static const char *const binds[] = { "/srv:/work", NULL };
+    struct fixture *x = *state;
+    const struct runtime_spec spec = full_spec();
+
+    x->cfg.binds = binds;
+    assert_int_equal(reopen(x), 0);
+    prepare(x);
+    fail_next(x, "/containers/create", NULL, 400, "{\"message\":\"Duplicate mount point: /work\"}");
+    assert_int_equal(start_spec(x, &spec), -1);
+    assert_int_equal(x->e.code, ERRC_INVALID);
+    assert_contains(x->e.msg, "volumes: /work");
+}
+
 /* An image may be called anything. */
 static void names_are_not_taken_for_faults(void **state)
 {
@@ -386,17 +401,55 @@ static void a_hanging_engine_leaves_nothing(void **state)
     assert_int_equal(start(x), 0);
 }
 
+/* The connection breaks instead of the call, after it, or in the middle of the answer. The HTTP client
+ * sends again what broke on a kept connection, so that some of it succeeds. */
+static void a_broken_call_leaves_nothing(void **state)
+{
+    static const char *const parts[] = { "create?name=sandbox", "/start", "/json" };
+    static const enum fake_how hows[] = { FAKE_CLOSE, FAKE_CARRIED, FAKE_TRUNCATE };
+    struct fixture *x = *state;
+    size_t i;
+    size_t k;
+
+    prepare(x);
+    for (i = 0; i < ARRAY_LEN(parts); i++)
+        for (k = 0; k < ARRAY_LEN(hows); k++) {
+            if (hows[k] == FAKE_TRUNCATE && i == 1)
+                continue; /* its answer has no body */
+            fake_docker_rule(x->fake, &(struct fake_rule){ .path = "/containers/",
+                                                           .part = parts[i],
+                                                           .how = hows[k],
+                                                           .times = 1 });
+            if (start(x) == 0) {
+                assert_int_equal(fake_docker_containers(x->fake, "running"), 1);
+                assert_int_equal(runtime_remove(x->rt, ID, &x->e), 0);
+            }
+            assert_int_equal(fake_docker_containers(x->fake, NULL), 0);
+            fake_docker_no_rules(x->fake);
+        }
+    assert_int_equal(start(x), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(mounts_are_bound_or_named),           TEST(the_operators_binds_are_in_every_sandbox),
-        TEST(bad_binds_are_refused_at_the_start),  cmocka_unit_test(binds_have_a_limit),
-        TEST(gpus_and_disk_are_asked_for),         TEST(the_output_has_a_cap_or_none),
-        TEST(a_clients_mistake_names_the_field),   TEST(what_was_not_asked_for_is_not_the_clients),
-        TEST(the_operators_mistake_names_the_key), TEST(names_are_not_taken_for_faults),
-        TEST(only_an_image_is_not_found),          TEST(the_secure_runtime_is_looked_for_once),
-        TEST(a_missing_secure_runtime_is_said),    TEST(apparmor_must_be_there),
+        TEST(mounts_are_bound_or_named),
+        TEST(the_operators_binds_are_in_every_sandbox),
+        TEST(bad_binds_are_refused_at_the_start),
+        cmocka_unit_test(binds_have_a_limit),
+        TEST(gpus_and_disk_are_asked_for),
+        TEST(the_output_has_a_cap_or_none),
+        TEST(a_clients_mistake_names_the_field),
+        TEST(what_was_not_asked_for_is_not_the_clients),
+        TEST(the_operators_mistake_names_the_key),
+        TEST(a_client_cannot_blame_the_operators_bind),
+        TEST(names_are_not_taken_for_faults),
+        TEST(only_an_image_is_not_found),
+        TEST(the_secure_runtime_is_looked_for_once),
+        TEST(a_missing_secure_runtime_is_said),
+        TEST(apparmor_must_be_there),
         TEST(a_hanging_engine_leaves_nothing),
+        TEST(a_broken_call_leaves_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
