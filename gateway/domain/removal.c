@@ -95,7 +95,8 @@ static void note_own_end(struct lifecycle *lc, const struct sandbox *sb,
     add_earlier(end->message, sb->message, &was);
 }
 
-/* False when there is nothing to read any more, or the runtime fails. */
+/* Without a grace it is left to the removal to kill it. False when there is nothing to read any more,
+ * or the runtime fails. */
 static bool stop(struct lifecycle *lc, const struct sandbox *sb, struct sandbox_end *end)
 {
     struct runtime_status st = { .state = RUNTIME_UNKNOWN };
@@ -107,8 +108,9 @@ static bool stop(struct lifecycle *lc, const struct sandbox *sb, struct sandbox_
         note_own_end(lc, sb, &st, end);
         return true;
     }
-    if (runtime_stop(lc->rt, sb->id, is_graceful(sb) ? lc->stop_grace_ms : 0, &e) < 0 &&
-        e.code != ERRC_UNSUPPORTED) {
+    if (!lc->stop_grace_ms || !is_graceful(sb))
+        return true;
+    if (runtime_stop(lc->rt, sb->id, lc->stop_grace_ms, &e) < 0 && e.code != ERRC_UNSUPPORTED) {
         log_warn("sandbox could not be stopped in good order", LOG_S("id", sb->id),
                  LOG_S("error", e.msg));
         return false;

@@ -190,7 +190,8 @@ static bool is_news(const struct subject *s, enum sandbox_state state)
 
     if (state == SANDBOX_STOPPING)
         return false;
-    if (has(s, RUNTIME_EVENT_REMOVED) || (has(s, RUNTIME_EVENT_ENDED) && !over))
+    if (has(s, RUNTIME_EVENT_REMOVED) || (has(s, RUNTIME_EVENT_ENDED) && !over) ||
+        (has(s, RUNTIME_EVENT_OOM) && over)) /* then it is the reason of the end */
         return true;
     switch (s->last) {
     case RUNTIME_EVENT_STARTED:
@@ -274,7 +275,7 @@ static void on_event(void *arg, const struct runtime_event *ev)
         break;
     case RUNTIME_EVENT_LOST:
         metrics_stream(w->lc->metrics, false);
-        log_warn("the engine's events broke off; reading them again as soon as it answers");
+        log_debug("the engine's events broke off"); /* the runtime says why */
         break;
     default:
         if (!keep(w, ev))
