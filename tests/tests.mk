@@ -64,6 +64,8 @@ fuzz_extra_resources := $(call fuzz_obj,resources metadata platform)
 fuzz_extra_create_body := $(filter %/gateway/api/create_body.o %/gateway/api/encode.o \
   %/gateway/api/hooks_body.o %/gateway/api/system.o %/gateway/sandbox.o,$(gateway_obj))
 fuzz_extra_agent_body := $(execd_obj)
+fuzz_extra_cron := $(call fuzz_obj,cron zone)
+fuzz_extra_lifecycle := $(filter %/execd/exec/lifecycle.o %/exec/cron.o %/exec/zone.o,$(execd_obj))
 fuzz_extra_target := $(call fuzz_obj,target port_path)
 
 fuzz_bin := $(fuzz_targets:%=build/fuzz/fuzz_%)

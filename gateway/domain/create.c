@@ -315,8 +315,11 @@ int lifecycle_create(struct lifecycle *lc, const struct create_req *rq, struct s
 static void cut_off(void *arg, const char *id)
 {
     struct lifecycle *lc = arg;
+    AUTO_KEYED struct keyed_lock *held = keyed_lock_take(lc->locks, id);
+    struct err e = { 0 };
 
-    (void)runtime_remove(lc->rt, id, NULL);
+    if (held && runtime_remove(lc->rt, id, &e) < 0)
+        log_warn("create not cut off", LOG_S("id", id), LOG_S("error", e.msg));
 }
 
 void lifecycle_stop(struct lifecycle *lc)

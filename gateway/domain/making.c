@@ -8,7 +8,6 @@
 #include "common/base/rand.h"
 #include "gateway/domain/claim.h"
 #include "gateway/domain/creates.h"
-#include "gateway/domain/expiry.h"
 #include "gateway/domain/fault.h"
 #include "gateway/domain/metrics.h"
 #include "gateway/domain/resources.h"
@@ -303,8 +302,6 @@ int making_finish(struct making *m, struct err *e)
     (void)fault_point("create.claimed");
     if (confirm(m, e) < 0)
         return -1;
-    if (m->sb.expires_ms && lc->expiry)
-        expiry_kick(lc->expiry);
     metrics_phase(lc->metrics, METRICS_TOTAL, m->began_us);
     log_info("sandbox created", LOG_S("id", m->sb.id), LOG_S("image", m->sb.image));
     return 0;
