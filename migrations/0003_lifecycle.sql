@@ -39,11 +39,12 @@ CREATE TABLE labels (
 CREATE INDEX labels_by_sandbox ON labels (sandbox_seq);
 INSERT INTO sandbox_counts SELECT state, count(*) FROM sandboxes WHERE ended_ms = 0 GROUP BY state;
 INSERT INTO labels SELECT m.key, m.value, s.created_ms, s.seq
-    FROM sandboxes s, json_each(s.metadata) m WHERE s.ended_ms = 0;
+    FROM sandboxes s, json_each(s.metadata) m WHERE s.ended_ms = 0 AND m.type = 'text';
 
 CREATE TRIGGER sandboxes_added AFTER INSERT ON sandboxes WHEN NEW.ended_ms = 0 BEGIN
     INSERT INTO sandbox_counts VALUES (NEW.state, 1) ON CONFLICT (state) DO UPDATE SET n = n + 1;
-    INSERT INTO labels SELECT m.key, m.value, NEW.created_ms, NEW.seq FROM json_each(NEW.metadata) m;
+    INSERT INTO labels SELECT m.key, m.value, NEW.created_ms, NEW.seq
+        FROM json_each(NEW.metadata) m WHERE m.type = 'text';
 END;
 CREATE TRIGGER sandboxes_moved AFTER UPDATE OF state ON sandboxes
     WHEN OLD.ended_ms = 0 AND NEW.ended_ms = 0 AND OLD.state <> NEW.state BEGIN
@@ -53,7 +54,8 @@ END;
 CREATE TRIGGER sandboxes_relabelled AFTER UPDATE OF metadata ON sandboxes
     WHEN OLD.ended_ms = 0 AND NEW.ended_ms = 0 AND OLD.metadata <> NEW.metadata BEGIN
     DELETE FROM labels WHERE sandbox_seq = OLD.seq;
-    INSERT INTO labels SELECT m.key, m.value, NEW.created_ms, NEW.seq FROM json_each(NEW.metadata) m;
+    INSERT INTO labels SELECT m.key, m.value, NEW.created_ms, NEW.seq
+        FROM json_each(NEW.metadata) m WHERE m.type = 'text';
 END;
 CREATE TRIGGER sandboxes_ended AFTER UPDATE OF ended_ms ON sandboxes
     WHEN OLD.ended_ms = 0 AND NEW.ended_ms > 0 BEGIN

@@ -66,6 +66,14 @@ int api_authorize(void *app, struct http_req *rq, struct err *e);
 int api_decode_create(const struct http_req *rq, json_t **doc, struct create_req *out,
                       struct err *e);
 
+/* event_body.c: what an SDK reports (contract 10). */
+struct api_event {
+    bool create; /* of a sandbox; other kinds may come */
+    bool success;
+    int64_t duration_ms;
+};
+int api_decode_event(const struct http_req *rq, struct api_event *out, struct err *e);
+
 /* encode.c: answers. The texts of JSON members are in the record as they go out: they are not parsed. */
 int api_reply_sandbox(struct http_resp *rs, int status, const struct sandbox *sb, bool with_image,
                       struct err *e);

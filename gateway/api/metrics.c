@@ -2,10 +2,8 @@
 #include "gateway/domain/metrics.h"
 #include "common/base/buf.h"
 #include "common/base/jobs.h"
-#include "common/base/log.h"
 #include "common/base/loop.h"
 #include "common/base/macros.h"
-#include "common/json/jx.h"
 #include "gateway/api/api.h"
 #include "gateway/domain/lifecycle.h"
 
@@ -97,40 +95,16 @@ static enum metrics_sdk sdk_of(const struct http_req *rq)
     return METRICS_SDK_OTHER;
 }
 
-struct event {
-    const char *type;
-    const char *sandbox_id;
-    const char *image;
-    int64_t duration_ms;
-    bool success;
-};
-
 /* Sent by the SDKs after every create. Cheap on purpose; what it says is a stranger's word. */
 int api_metrics_event(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
 {
-    static const struct jx_field fields[] = {
-        { "eventType", JX_STR, offsetof(struct event, type), JX_REQUIRED, 0, 0, 128 },
-        { "sandboxId", JX_STR, offsetof(struct event, sandbox_id), JX_NULLABLE, 0, 0, 128 },
-        { "image", JX_STR, offsetof(struct event, image), JX_NULLABLE, 0, 0, API_IMAGE_MAX },
-        { "createDurationMs", JX_I64, offsetof(struct event, duration_ms), JX_REQUIRED, 0,
-          INT32_MAX, 0 },
-        { "success", JX_BOOL, offsetof(struct event, success), JX_REQUIRED, 0, 0, 0 },
-    };
     const struct api *api = app;
-    struct event ev = { 0 };
-    json_t *body = api_body(rq, e);
-    int rc;
+    struct api_event ev;
 
-    if (!body)
+    if (api_decode_event(rq, &ev, e) < 0)
         return -1;
-    rc = jx_decode(body, "", fields, ARRAY_LEN(fields), false, &ev, e);
-    if (rc == 0) {
-        log_debug("client event", LOG_S("type", ev.type), LOG_S("id", ev.sandbox_id),
-                  LOG_N("ms", ev.duration_ms), LOG_N("success", ev.success));
-        if (strcmp(ev.type, "sandbox.create") == 0)
-            metrics_client_create(api->lc->metrics, sdk_of(rq), ev.success, ev.duration_ms);
-        rs->status = 204;
-    }
-    json_decref(body);
-    return rc;
+    if (ev.create)
+        metrics_client_create(api->lc->metrics, sdk_of(rq), ev.success, ev.duration_ms);
+    rs->status = 204;
+    return 0;
 }

@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "gateway/domain/lifecycle.h"
+#include "gateway/domain/lines.h"
 #include "gateway/store/event_store.h"
 #include "gateway/store/sandbox_store.h"
 
@@ -14,53 +15,6 @@
 #include <strings.h>
 
 /* ---- output ---- */
-
-/* Where the last n lines begin; a last line need not end. */
-static const char *last_lines(const char *text, size_t len, int n)
-{
-    const char *p = text + len;
-    const char *nl;
-
-    while (n > 0 && p > text) {
-        nl = memrchr(text, '\n', (size_t)(p - text - 1));
-        p = nl ? nl + 1 : text;
-        n--;
-    }
-    return p;
-}
-
-/* Of a line "<RFC 3339 time> text"; -1: it has none. */
-static int64_t time_of(const char *line)
-{
-    char word[CLOCK_TEXT];
-    size_t len = strcspn(line, " \n");
-    int64_t ms;
-
-    if (len < 20 || len >= sizeof(word))
-        return -1;
-    memcpy(word, line, len);
-    word[len] = '\0';
-    return clock_parse_ms(word, &ms) < 0 ? -1 : ms;
-}
-
-/* Where the lines of since and later begin; lines without a time belong to the one before. All of a
- * text without times. */
-static const char *lines_since(const char *text, int64_t since_ms)
-{
-    const char *p = text;
-    int64_t at;
-
-    if (!since_ms || time_of(text) < 0)
-        return text;
-    while (*p) {
-        at = time_of(p);
-        if (at >= since_ms)
-            break;
-        p += strcspn(p, "\n");
-        p += *p == '\n';
-    }
-    return p;
-}
 
 /* What was kept when the sandbox ended. */
 static int kept_output(struct lifecycle *lc, const char *id, const struct diagnostics_logs *q,
@@ -73,7 +27,7 @@ static int kept_output(struct lifecycle *lc, const char *id, const struct diagno
     if (sandbox_store_logs(lc->db, id, &text, e) < 0)
         return -1;
     from = lines_since(text, q->since_ms);
-    last = last_lines(from, strlen(from), q->tail);
+    last = lines_last(from, strlen(from), q->tail);
     *cut = last > from;
     return buf_puts(out, last) < 0 ? err_nomem(e) : 0;
 }
@@ -93,7 +47,7 @@ static int live_output(struct lifecycle *lc, const char *id, const struct diagno
         return -1;
     if (!all.len)
         return 0;
-    last = last_lines(all.data, all.len, q->tail);
+    last = lines_last(all.data, all.len, q->tail);
     *cut |= last > all.data;
     if (buf_append(out, last, all.len - (size_t)(last - all.data)) < 0)
         return err_nomem(e);
