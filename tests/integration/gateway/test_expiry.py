@@ -61,6 +61,20 @@ def test_the_sweep_removes_when_the_expiry_thread_is_stuck(make_gateway):
     assert gw.engine.containers(gw.instance) == []
 
 
+@pytest.mark.parametrize("step", ["delete.intent", "delete.stopped", "delete.removed", "delete.confirmed"])
+def test_killed_in_the_middle_of_an_expiry(make_gateway, step):
+    gw = make_gateway(extra="[sandbox]\nstop_grace_seconds = 20\n").start(fault=f"crash:{step}")
+    sid = gw.create(entrypoint=FLUSHES).json["id"]
+    ready(gw, sid)
+    gw.renew(sid, 0.2)
+    assert gw.wait_dead() == -9
+    gw.start()
+    wait_for("it is gone", lambda: gone(gw, sid) and gw.engine.containers(gw.instance) == [])
+    assert "(EXPIRED: The sandbox reached its expiry time.)" in gw.state(sid)
+    if step != "delete.removed":  # then its output went with it
+        assert "flushed" in gw.column(sid, "logs")
+
+
 # ---- renewals that race with it
 
 
