@@ -1,5 +1,6 @@
 #include "execd/start.h"
 
+#include "common/agent/wire.h"
 #include "common/base/err.h"
 #include "common/base/log.h"
 #include "execd/app.h"
@@ -37,7 +38,8 @@ static void on_pre_start_done(void *arg, const struct hooks_result *result)
         (void)err_set(&e, ERRC_BUSY, "this sandbox was stopped while its preStart hook ran");
         rc = fail(app, result->status ? result->status : HOOKS_STATUS_STOPPED, &e);
     } else if (result->status != 0) {
-        (void)err_set(&e, ERRC_INVALID, "lifecycle.preStart: %s", result->text);
+        (void)err_api(&e, ERRC_INVALID, AGENT_PRE_START_FAILED, "lifecycle.preStart: %s",
+                      result->text);
         rc = fail(app, result->status, &e);
     } else {
         rc = begin(s, &e);
@@ -53,7 +55,9 @@ int start_run(struct start *s, struct lifecycle *lc, struct err *e)
     app->state = APP_STARTING;
     hooks_set(app->hooks, lc);
     rc = hooks_pre_start(app->hooks, on_pre_start_done, s, e);
-    if (rc < 0)
+    if (rc < 0) {
+        e->api_code = AGENT_PRE_START_FAILED;
         return fail(app, HOOKS_STATUS_NOT_STARTED, e);
+    }
     return rc ? 1 : begin(s, e);
 }

@@ -38,11 +38,13 @@
 #define AGENT_DIR "/opt/opensandbox/agent" /* read-only volume with the agent */
 #define AGENT_PATH "/opt/opensandbox/agent/execd"
 /* codes of a refused claim (400) that are not about the entrypoint */
+#define AGENT_LIFECYCLE_INVALID "EXECD::LIFECYCLE_INVALID"
 #define AGENT_PRE_START_FAILED "EXECD::PRE_START_FAILED"
 #define AGENT_MOUNT_REFUSED "EXECD::MOUNT_REFUSED"
 #define AGENT_ENV_FILE "/opt/opensandbox/.env" /* default of EXECD_ENVS */
 
 enum {
-    AGENT_CLAIM_MAX = 1 << 20, /* bytes of the claim's body */
-    AGENT_EXIT_REFUSED = 126,  /* exit status after a refused claim */
+    AGENT_CLAIM_MAX = 1 << 20,       /* bytes of the claim's body */
+    AGENT_PRE_START_MORE_MS = 15000, /* of the claim's answer: to end a hook that takes too long */
+    AGENT_EXIT_REFUSED = 126,        /* exit status after a refused claim */
 };

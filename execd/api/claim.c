@@ -123,9 +123,12 @@ static int check_mounts(const struct claim *c, struct err *e)
         struct mount m = { 0 };
 
         (void)snprintf(where, sizeof(where), "mounts.%zu", i);
-        if (jx_decode(item, where, mount_fields, ARRAY_LEN(mount_fields), false, &m, e) < 0 ||
-            mount_check(m.path, m.dev, m.ino, e) < 0)
+        if (jx_decode(item, where, mount_fields, ARRAY_LEN(mount_fields), false, &m, e) < 0)
             return -1;
+        if (mount_check(m.path, m.dev, m.ino, e) < 0) {
+            e->api_code = AGENT_MOUNT_REFUSED;
+            return -1;
+        }
     }
     return 0;
 }
@@ -187,6 +190,15 @@ static void on_started(struct start *s, const struct err *why)
     claiming_free(cl);
 }
 
+static int take_lifecycle(struct app *app, const struct claim *c, struct lifecycle *out,
+                          struct err *e)
+{
+    if (lifecycle_decode(c->lifecycle, "lifecycle", env_get(&app->base, "TZ"), out, e) == 0)
+        return 0;
+    e->api_code = AGENT_LIFECYCLE_INVALID;
+    return -1;
+}
+
 /* Decodes and checks everything, then starts. As start_run: 1 means that on_started will come. */
 static int carry_out(struct app *app, struct claiming *cl, struct err *e)
 {
@@ -194,7 +206,7 @@ static int carry_out(struct app *app, struct claiming *cl, struct err *e)
 
     if (jx_decode(cl->body, "", fields, ARRAY_LEN(fields), false, &cl->c, e) < 0 ||
         check_mounts(&cl->c, e) < 0 || take_env(app, &cl->c, e) < 0 || take_entrypoint(cl, e) < 0 ||
-        lifecycle_decode(cl->c.lifecycle, "lifecycle", env_get(&app->base, "TZ"), &lc, e) < 0) {
+        take_lifecycle(app, &cl->c, &lc, e) < 0) {
         log_error("the claim cannot be carried out", LOG_S("error", e->msg));
         supervisor_end(app->supervisor, EXIT_NOT_STARTED);
         return -1;

@@ -174,7 +174,7 @@ static int begin(struct making *m, const struct create_req *rq, struct idempoten
 /* Takes m over, whose record is in the store. */
 static int carry_on(struct making *m, const struct err *started, struct sandbox *out, struct err *e)
 {
-    bool pull = started->code == ERRC_NOT_FOUND;
+    bool pull = m->no_image;
 
     if (started->code != ERRC_NONE && !pull) {
         *e = *started;

@@ -1,5 +1,7 @@
 #include "gateway/domain/making.h"
 
+#include "common/agent/wire.h"
+#include "common/base/buf.h"
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -17,7 +19,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PULL_SLICE_MS = 1000, PROGRESS_MS = 1000 };
+enum {
+    PULL_SLICE_MS = 1000,
+    PROGRESS_MS = 1000,
+    LAST_LINES = 100, /* of its output that are kept, within SANDBOX_LOGS_MAX */
+};
 
 /* ---- what is made ---- */
 
@@ -90,7 +96,9 @@ static int fill(struct making *m, const struct create_req *rq, const struct reso
 
     m->timeout_s = rq->timeout_s;
     m->hooked = rq->pre_start_s > 0;
-    m->claim_ms = m->lc->ready_timeout_ms + (int)rq->pre_start_s * 1000;
+    m->claim_ms = m->lc->ready_timeout_ms;
+    if (m->hooked)
+        m->claim_ms += (int)rq->pre_start_s * 1000 + AGENT_PRE_START_MORE_MS;
     rand_hex(secret, RAND_SECRET_BYTES);
     sha256_hex(secret, strlen(secret), m->claim_sha256);
     if (fill_record(m->lc, rq, &m->sb, e) < 0 ||
@@ -171,13 +179,14 @@ int making_start(struct making *m, struct err *e)
     int64_t began = metrics_now_us();
 
     m->held = true;
+    m->no_image = false;
     if (runtime_start_held(m->lc->rt, &m->spec, &m->sb.place, e) == 0) {
         metrics_phase(m->lc->metrics, METRICS_START, began);
         (void)fault_point("create.held");
         return 0;
     }
-    if (e->code == ERRC_NOT_FOUND)
-        m->held = false; /* the image is missing: nothing was made */
+    m->no_image = e->code == ERRC_NOT_FOUND;
+    m->held = !m->no_image;
     return -1;
 }
 
@@ -227,7 +236,7 @@ static int start_again(struct making *m, struct err *e)
         return -1;
     if (making_start(m, e) == 0)
         return 0;
-    if (e->code != ERRC_NOT_FOUND)
+    if (!m->no_image)
         return -1;
     m->pulling = true;
     return err_api(e, ERRC_INTERNAL, "DOCKER::SANDBOX_IMAGE_PULL_FAILED",
@@ -296,6 +305,10 @@ int making_finish(struct making *m, struct err *e)
 
     if (m->hooked && m->creation && !creates_may_take_long(lc->creates, m->creation))
         return interrupted(e);
+    if (m->hooked) /* if it cannot be told, it runs all the same */
+        (void)sandbox_store_progress(lc->db, m->sb.id, "PRE_START", "The preStart hook runs.",
+                                     NULL);
+    m->claimed = true;
     if (runtime_claim(lc->rt, m->sb.id, &m->sb.place, m->claim, m->claim_ms, e) < 0)
         return stopping(m) && m->hooked ? interrupted(e) : -1;
     metrics_phase(lc->metrics, METRICS_CLAIM, began);
@@ -316,16 +329,29 @@ static const char *reason_of(const struct making *m)
     return m->pulling ? "IMAGE_PULL_FAILED" : "CREATE_FAILED";
 }
 
+/* What hook and entrypoint had to say. */
+static void keep_output(struct making *m, struct buf *out)
+{
+    const struct runtime_log_query q = { .tail = LAST_LINES };
+    bool cut;
+
+    if (m->claimed && runtime_logs(m->lc->rt, m->sb.id, &q, out, &cut, NULL) < 0)
+        buf_clear(out); /* the error itself is on record */
+}
+
 static int end_it(struct making *m, const struct err *why, struct err *e)
 {
+    AUTO_BUF struct buf output = BUF_INIT(SANDBOX_LOGS_MAX);
     struct sandbox_end end = {
         .state = SANDBOX_FAILED,
         .ended_ms = m->lc->clock->wall_ms(),
         .exit_code = SANDBOX_NO_EXIT_CODE,
     };
 
+    keep_output(m, &output);
     if (m->held && runtime_remove(m->lc->rt, m->sb.id, e) < 0)
         return -1;
+    end.logs = output.len ? output.data : NULL;
     (void)snprintf(end.reason, sizeof(end.reason), "%s", reason_of(m));
     (void)snprintf(end.message, sizeof(end.message), "%s", why->msg);
     return lifecycle_bury(m->lc, m->sb.id, &end, e);

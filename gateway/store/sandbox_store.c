@@ -41,6 +41,14 @@ static int add_state(struct db_conn *c, const struct sandbox *sb, struct err *e)
     return event_add(c, sb->id, &ev, e);
 }
 
+/* Of the ways in which a constraint can fail. */
+static bool is_duplicate(sqlite3_stmt *st)
+{
+    int rc = sqlite3_extended_errcode(sqlite3_db_handle(st));
+
+    return rc == SQLITE_CONSTRAINT_PRIMARYKEY || rc == SQLITE_CONSTRAINT_UNIQUE;
+}
+
 int sandbox_add(struct db_conn *c, const struct sandbox *sb, struct err *e)
 {
     static const char sql[] = "INSERT INTO sandboxes (" SANDBOX_COLUMNS ") VALUES"
@@ -86,7 +94,7 @@ int sandbox_add(struct db_conn *c, const struct sandbox *sb, struct err *e)
             return -1;
     }
     rc = sqlite3_step(st);
-    if (rc == SQLITE_CONSTRAINT)
+    if (rc == SQLITE_CONSTRAINT && is_duplicate(st))
         return err_set(e, ERRC_CONFLICT, "sandbox %s exists already", sb->id);
     return rc == SQLITE_DONE ? add_state(c, sb, e) : db_fail(c, e, "insert sandbox");
 }

@@ -4,9 +4,12 @@ import concurrent.futures
 import http.client
 import json
 import signal
+import sqlite3
 import threading
 
 import pytest
+from opensandbox import SandboxSync
+from opensandbox.config import ConnectionConfigSync
 
 from harness import BASE, TAIL, wait_for
 from test_images import ENTRY, make_image, registry  # noqa: F401 (fixtures)
@@ -104,7 +107,7 @@ def capped(tmp_path_factory, engine):
 def test_a_bad_field_is_named(capped, fields, code, text):
     reply = post(capped, **fields)
     assert reply.status == 400, reply.raw
-    assert reply.json["code"] == code or (code == INVALID and reply.json["code"] == "INVALID_REQUEST"), reply.raw
+    assert reply.json["code"] == code, reply.raw
     assert text in reply.json["message"], reply.raw
     assert capped.records() == []
 
@@ -277,6 +280,55 @@ def test_a_request_waits_for_the_image(make_gateway, registry, make_image):  # n
     assert replies and replies[0].status == 202 and replies[0].json["status"]["state"] == "Running", replies[0].raw
 
 
+@pytest.mark.parametrize("by_proxy", [False, True], ids=["direct", "proxy"])
+def test_the_sdk_waits_until_it_is_there(slow, registry, by_proxy):  # noqa: F811
+    config = ConnectionConfigSync(domain=slow.domain, api_key=slow.key, use_server_proxy=by_proxy)
+    looked_up = f'/endpoints/{{port}}","status":{200 if by_proxy else 404}'
+
+    def let_in():
+        wait_for("the SDK looks for it", lambda: looked_up in slow.log_text())
+        registry.open.set()
+
+    door = threading.Thread(target=let_in)
+    door.start()
+    sandbox = SandboxSync.create(slow.uri, connection_config=config, entrypoint=ENTRY)
+    door.join()
+    assert sandbox.get_info().status.state == "Running"
+    assert sandbox.commands.run("/bin/busybox echo here").logs.stdout[0].text.strip() == "here"
+    sandbox.kill()
+    sandbox.close()
+
+
+# ---- a store that fails ----
+
+RUNNING = "BEFORE UPDATE OF state ON sandboxes WHEN NEW.state = 'Running'"
+
+
+@pytest.mark.parametrize(
+    "when,recorded",
+    [
+        ("BEFORE INSERT ON sandboxes", 0),
+        ("BEFORE INSERT ON idempotency", 0),
+        ("BEFORE INSERT ON events WHEN NEW.type = 'Pending'", 0),
+        (RUNNING, 0),
+        ("BEFORE INSERT ON events WHEN NEW.type = 'Running'", 0),
+        ("BEFORE UPDATE ON sandboxes", 1),  # not even its end can be written
+    ],
+)
+def test_a_write_that_fails_leaves_nothing(make_gateway, when, recorded):
+    gw = make_gateway(extra="[sandbox]\nsweep_interval_seconds = 1\n").start()
+    with sqlite3.connect(gw.dir / "sandgate.db", timeout=20) as db:
+        db.execute(f"CREATE TRIGGER broken {when} BEGIN SELECT RAISE(ABORT, 'on demand'); END")
+    reply = keyed(gw, "k")
+    assert reply.status == 500, reply.raw
+    assert gw.engine.containers(gw.instance) == []
+    assert len(gw.records()) == recorded
+    with sqlite3.connect(gw.dir / "sandgate.db", timeout=20) as db:
+        db.execute("DROP TRIGGER broken")
+    wait_for("the sweep writes its end", lambda: gw.records() == [])
+    assert keyed(gw, "k").status == 202
+
+
 # ---- hooks ----
 
 
@@ -293,14 +345,15 @@ def test_pre_start_runs_before_the_entrypoint(shared):
 def test_pre_start_that_fails_leaves_nothing(shared):
     reply = post(shared, lifecycle={"preStart": {"command": ["sh", "-c", "exit 3"]}})
     assert reply.status == 500 and reply.json["code"] == "DOCKER::SANDBOX_START_FAILED", reply.raw
-    assert "preStart" in reply.json["message"]
+    assert "preStart" in reply.json["message"] and "status 3" in reply.json["message"]
     assert shared.records() == [] and shared.engine.containers(shared.instance) == []
 
 
 def test_a_schedule_that_is_none_is_named(shared):
     hook = {"name": "n", "schedule": "often", "command": ["true"]}
     reply = post(shared, lifecycle={"periodic": [hook]})
-    assert reply.status == 400 and "schedule" in reply.json["message"], reply.raw
+    assert reply.status == 400 and reply.json["code"] == INVALID, reply.raw
+    assert "schedule" in reply.json["message"], reply.raw
     assert shared.engine.containers(shared.instance) == []
 
 
