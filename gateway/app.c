@@ -12,6 +12,7 @@
 #include "gateway/agent_blob.h"
 #include "gateway/api/api.h"
 #include "gateway/config.h"
+#include "gateway/domain/captures.h"
 #include "gateway/domain/creates.h"
 #include "gateway/domain/expiry.h"
 #include "gateway/domain/fault.h"
@@ -21,6 +22,8 @@
 #include "gateway/domain/reconcile.h"
 #include "gateway/domain/relays.h"
 #include "gateway/domain/renewer.h"
+#include "gateway/domain/snapshots.h"
+#include "gateway/domain/volumes.h"
 #include "gateway/domain/watch.h"
 #include "gateway/proxy/proxy.h"
 #include "gateway/proxy/relay.h"
@@ -35,6 +38,7 @@ enum {
     APP_QUEUE = 1024,
     APP_INTERNAL_IDLE_S = 120, /* longer than the front keeps its end: it never meets a stale one */
     LATE_STEPS = 10,
+    APP_CAPTURE_WAIT_MS = 20000, /* shorter than the time-out of clients, 30 s */
 };
 
 struct app {
@@ -49,11 +53,15 @@ struct app {
     struct keyed_locks *locks;
     struct places *places;
     struct metrics metrics;
+    char ossfs_root[HOST_PATH];
+    struct volumes *volumes;
+    struct captures *captures;
     struct creates *creates;
     struct lifecycle lc;
     struct expiry *expiry;
     struct reconcile *reconcile;
     struct watch *watch;
+    struct snapshots *snapshots;
     struct renewer *renewer; /* NULL: renewal by access is off */
     struct api api;
     struct http_server *http;
@@ -129,6 +137,64 @@ static int open_runtime(struct app *app, struct err *e)
     return runtime_open(c->runtime_type, &rc, &app->rt, e);
 }
 
+/* Buckets of two gateways must not meet: each cleans up below a directory of its own. */
+static int make_volumes(struct app *app, struct err *e)
+{
+    const struct config *c = app->cfg;
+    const char *path = getenv("PATH");
+    char root[HOST_PATH];
+    const struct host_secret secrets[] = {
+        { "the engine's socket", c->engine },
+        { "the database", c->store_path },
+        { "the configuration", c->file },
+        { "the agent", c->agent_dir },
+    };
+    struct volumes_config vc = {
+        .db = app->db,
+        .rt = app->rt,
+        .allowed_host_paths = (const char *const *)c->allowed_host_paths,
+        .secrets = secrets,
+        .n_secrets = ARRAY_LEN(secrets),
+        .ossfs = { .root = app->ossfs_root,
+                   .programs = path ? path : "/usr/local/bin:/usr/bin:/bin",
+                   .device = "/dev/fuse",
+                   .mountinfo = "/proc/self/mountinfo",
+                   .timeout_ms = OSSFS_TIMEOUT_MS },
+    };
+
+    if (host_path_clean(c->ossfs_mount_root, root) < 0 ||
+        snprintf(app->ossfs_root, sizeof(app->ossfs_root), "%s/%s", root, app->instance) >=
+            (int)sizeof(app->ossfs_root))
+        return err_set(e, ERRC_INVALID,
+                       "storage.ossfs_mount_root: must be an absolute path without '..'");
+    return volumes_new(&vc, &app->volumes, e);
+}
+
+/* gVisor keeps changes of the file system where the engine does not find them. */
+static const char *snapshots_refusal(const struct config *c)
+{
+    const char *runtime = docker_runtime(c);
+
+    return runtime && strncmp(runtime, "runsc", 5) == 0
+               ? "snapshots are not available with gVisor (secure_runtime)"
+               : NULL;
+}
+
+static int make_snapshots(struct app *app, struct err *e)
+{
+    const struct config *c = app->cfg;
+    struct snapshots_config sc = {
+        .workers = (unsigned)c->snapshots_workers,
+        .timeout_ms = (int)c->snapshots_timeout_s * 1000,
+        .max = c->snapshots_max,
+        .allow_paused = c->snapshots_allow_paused,
+        .refusal = snapshots_refusal(c),
+    };
+
+    app->snapshots = snapshots_new(&app->lc, &sc, e);
+    return app->snapshots ? 0 : -1;
+}
+
 static int make_domain(struct app *app, struct err *e)
 {
     const struct config *c = app->cfg;
@@ -140,8 +206,9 @@ static int make_domain(struct app *app, struct err *e)
 
     app->locks = keyed_locks_new();
     app->places = places_new();
+    app->captures = captures_new();
     app->creates = creates_new((unsigned)(c->job_threads + 1) / 2);
-    if (!app->locks || !app->places || !app->creates)
+    if (!app->locks || !app->places || !app->captures || !app->creates)
         return err_nomem(e);
     app->lc = (struct lifecycle){
         .db = app->db,
@@ -149,12 +216,15 @@ static int make_domain(struct app *app, struct err *e)
         .locks = app->locks,
         .places = app->places,
         .metrics = &app->metrics,
+        .volumes = app->volumes,
         .clock = &clock_system,
         .started_ms = clock_wall_ms(),
         .max_timeout_s = c->max_sandbox_timeout_s,
         .ready_timeout_ms = (int)c->ready_timeout_s * 1000,
         .stop_grace_ms = (int)c->stop_grace_s * 1000,
         .line_endings = c->line_endings,
+        .captures = app->captures,
+        .capture_wait_ms = APP_CAPTURE_WAIT_MS,
         .creates = app->creates,
         .create_wait_ms = (int)c->create_wait_s * 1000,
         .cpu_hints = c->cpu_hints,
@@ -170,14 +240,15 @@ static int make_domain(struct app *app, struct err *e)
     if (!app->reconcile)
         return -1;
     app->watch = watch_new(&app->lc, app->reconcile, e);
-    if (!app->watch)
+    if (!app->watch || make_snapshots(app, e) < 0)
         return -1;
     if (c->renew_enabled) {
         app->renewer = renewer_new(&app->lc, c->renew_interval_s * 1000, e);
         if (!app->renewer)
             return -1;
     }
-    if (expiry_start(app->expiry, e) < 0 || reconcile_start(app->reconcile, e) < 0)
+    if (expiry_start(app->expiry, e) < 0 || snapshots_start(app->snapshots, e) < 0 ||
+        reconcile_start(app->reconcile, e) < 0)
         return -1;
     return watch_start(app->watch, e);
 }
@@ -251,6 +322,7 @@ static int make_http(struct app *app, struct err *e)
 
     app->api = (struct api){
         .lc = &app->lc,
+        .snapshots = app->snapshots,
         .key = c->api_key,
         .signing_key = app->signing_key,
         .eip = c->eip && *c->eip ? c->eip : NULL,
@@ -292,8 +364,8 @@ static int start(struct app *app, struct err *e)
         sandbox_store_instance(app->db, app->instance, e) < 0 ||
         sandbox_store_secret(app->db, "signing_key", app->signing_key, e) < 0)
         return -1;
-    if (open_runtime(app, e) < 0 || make_domain(app, e) < 0 || make_relays(app, e) < 0 ||
-        make_http(app, e) < 0 || make_proxy(app, e) < 0)
+    if (open_runtime(app, e) < 0 || make_volumes(app, e) < 0 || make_domain(app, e) < 0 ||
+        make_relays(app, e) < 0 || make_http(app, e) < 0 || make_proxy(app, e) < 0)
         return -1;
     return listen_api(app, e);
 }
@@ -326,6 +398,7 @@ static void stop(struct app *app)
         finish_requests(app);
     lifecycle_stop(&app->lc);
     jobs_free(app->jobs); /* waits for what a request began in the engine */
+    snapshots_free(app->snapshots);
     watch_free(app->watch);
     reconcile_free(app->reconcile);
     expiry_free(app->expiry);
@@ -339,6 +412,8 @@ static void stop(struct app *app)
     creates_free(app->creates);
     keyed_locks_free(app->locks);
     places_free(app->places);
+    volumes_free(app->volumes);
+    captures_free(app->captures);
     runtime_close(app->rt);
     db_close(app->db);
     signals_free(app->signals);

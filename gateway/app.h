@@ -1,8 +1,9 @@
 /* The gateway as a whole: builds its parts in order, runs them, takes them down in reverse.
  *
  * Threads: the main thread runs the loop (HTTP, signals) and never blocks; the job pool runs what
- * blocks; one writer thread in store/db.c; one thread each for expiry and for the sweep; one for
- * each create that outlasts its request (domain/creates.h).
+ * blocks; one writer thread in store/db.c; one thread each for expiry, for the sweep and for
+ * unfinished snapshots; a few that capture files; one for each create that outlasts its request
+ * (domain/creates.h).
  * Lock order: a sandbox's keyed lock, then locks inside runtime or store; those never call back. */
 #pragma once
 

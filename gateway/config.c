@@ -119,8 +119,10 @@ static const struct option options[] = {
     UNUSED("egress.disable_ipv6", later),
     UNUSED("egress.readiness_timeout_seconds", later),
     UNUSED("ingress.mode", one_process),
-    UNUSED("storage.allowed_host_paths", later),
-    UNUSED("storage.volume_default_size", one_process),
+    { "storage.allowed_host_paths", KIND_LIST, offsetof(struct config, allowed_host_paths), NULL, 0,
+      0, NULL, NULL },
+    TEXT("storage.ossfs_mount_root", ossfs_mount_root, "/mnt/ossfs", NULL, NULL),
+    UNUSED("storage.volume_default_size", "volumes of the engine have no size"),
     BOOL("renew_intent.enabled", renew_enabled, "false", NULL),
     NUM("renew_intent.min_interval_seconds", renew_interval_s, "60", 1, 86400, NULL),
     UNUSED("otel.enabled", later),
@@ -141,6 +143,10 @@ static const struct option options[] = {
     NUM("sandbox.sweep_interval_seconds", sweep_interval_s, "5", 1, 3600, NULL),
     NUM("sandbox.keep_ended_seconds", ended_keep_s, "86400", 0, 31536000, NULL),
     NUM("sandbox.quarantine_seconds", quarantine_s, "3600", 0, 31536000, NULL),
+    BOOL("snapshots.allow_paused", snapshots_allow_paused, "false", NULL),
+    NUM("snapshots.timeout_seconds", snapshots_timeout_s, "600", 1, 86400, NULL),
+    NUM("snapshots.workers", snapshots_workers, "2", 1, 32, NULL),
+    NUM("snapshots.max", snapshots_max, "1000", 1, 1000000, NULL),
     TEXT("agent.dir", agent_dir, NULL, NULL, NULL),
 };
 
@@ -478,6 +484,9 @@ int config_load(const char *path, struct config *out, struct buf *notes, struct 
     struct config c = { 0 };
     AUTO_BUF struct buf diffs = BUF_INIT(16384);
 
+    c.file = path ? strdup(path) : NULL;
+    if (path && !c.file)
+        return err_nomem(e);
     if (load_defaults(&c, &diffs, e) < 0 || (path && load_file(&c, path, notes, e) < 0) ||
         load_env(&c, e) < 0 || check(&c, e) < 0) {
         config_done(&c);
@@ -500,6 +509,7 @@ void config_done(struct config *c)
         else if (options[i].kind == KIND_MAP)
             json_decref(*(json_t **)field(c, &options[i]));
     }
+    free(c->file);
     *c = (struct config){ 0 };
 }
 

@@ -114,3 +114,4 @@ CREATE TABLE snapshots (
 ) STRICT;
 CREATE INDEX snapshots_by_age ON snapshots (created_ms DESC, seq DESC);
 CREATE INDEX snapshots_by_sandbox ON snapshots (sandbox_id);
+CREATE INDEX snapshots_unfinished ON snapshots (seq) WHERE state IN ('Creating', 'Deleting');

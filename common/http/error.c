@@ -20,6 +20,7 @@ static const struct {
     [ERRC_TOO_LARGE] = { 413, "PAYLOAD_TOO_LARGE" },
     [ERRC_URI_LONG] = { 414, "URI_TOO_LONG" },
     [ERRC_RANGE] = { 416, "RANGE_NOT_SATISFIABLE" },
+    [ERRC_LIMIT] = { 429, "LIMIT_REACHED" },
     [ERRC_INTERNAL] = { 500, "INTERNAL_ERROR" },
     [ERRC_NOMEM] = { 500, "OUT_OF_MEMORY" },
     [ERRC_SYS] = { 500, "INTERNAL_ERROR" },

@@ -16,6 +16,7 @@ struct relays;
 struct sandbox;
 struct sandbox_page;
 struct api_page;
+struct snapshots;
 
 enum {
     API_BODY_MAX = 1 << 20,  /* any JSON body */
@@ -41,6 +42,7 @@ enum {
 /* What the handlers work on; one per process. */
 struct api {
     struct lifecycle *lc;
+    struct snapshots *snapshots;
     const char *key;            /* NULL: open (insecure mode) */
     const char *signing_key;    /* of signed routes: domain/signed.h */
     const char *eip;            /* public host of endpoints; NULL: from the request */
@@ -110,6 +112,10 @@ int api_sandbox_pause(void *app, struct http_req *rq, struct http_resp *rs, stru
 int api_sandbox_resume(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_sandbox_renew(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_sandbox_metadata(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_snapshot_create(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_snapshot_list(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_snapshot_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_snapshot_delete(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_endpoint_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_health(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_version(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);

@@ -29,12 +29,10 @@ const struct freeze lifecycle_resuming = { SANDBOX_PAUSED,
 static int change_freeze(struct lifecycle *lc, const char *id, const struct freeze *f,
                          struct err *e)
 {
-    AUTO_KEYED struct keyed_lock *held = keyed_lock_take(lc->locks, id);
+    AUTO_KEYED struct keyed_lock *held = lifecycle_take(lc, id, lc->capture_wait_ms, e);
     AUTO_SANDBOX struct sandbox sb = { 0 };
 
-    if (!held)
-        return err_nomem(e);
-    if (lifecycle_get(lc, id, &sb, e) < 0)
+    if (!held || lifecycle_get(lc, id, &sb, e) < 0)
         return -1;
     if (sb.state != f->from)
         return err_api(e, ERRC_CONFLICT, f->wrong_state, "Sandbox %s is %s, not %s.", id,

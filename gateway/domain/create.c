@@ -13,6 +13,8 @@
 #include "gateway/domain/places.h"
 #include "gateway/domain/platform.h"
 #include "gateway/domain/resources.h"
+#include "gateway/domain/snapshots.h"
+#include "gateway/domain/volumes.h"
 #include "gateway/store/idempotency_store.h"
 #include "gateway/store/sandbox_store.h"
 
@@ -41,11 +43,19 @@ static int check_timeout(const struct lifecycle *lc, const struct create_req *rq
     return 0;
 }
 
+/* os and arch in canonical form, NULL: not looked at yet. */
+static int check_snapshot(struct lifecycle *lc, const struct create_req *rq, const char *os,
+                          const char *arch, struct err *e)
+{
+    return rq->snapshot_id ? snapshots_check_restore(lc, rq->snapshot_id, os, arch, e) : 0;
+}
+
 /* rq is made canonical on the way. */
 static int check(struct lifecycle *lc, struct create_req *rq, struct resources *res, struct err *e)
 {
-    if (metadata_check(rq->metadata, e) < 0 ||
+    if (check_snapshot(lc, rq, NULL, NULL, e) < 0 || metadata_check(rq->metadata, e) < 0 ||
         platform_check(&rq->platform_os, &rq->platform_arch, e) < 0 ||
+        check_snapshot(lc, rq, rq->platform_os, rq->platform_arch, e) < 0 ||
         check_timeout(lc, rq, e) < 0 || resources_parse(rq->resources, res, e) < 0)
         return -1;
     if (claim_check_env(rq->env, e) < 0)
@@ -113,6 +123,7 @@ static int take_back(struct making *m, struct err *why)
     } else {
         if (lc->places)
             places_drop(lc->places, m->sb.id);
+        volumes_undo(lc->volumes, m->plan, m->sb.id);
         if (idempotency_store_release(lc->db, m->sb.id, NULL) < 0 ||
             sandbox_store_remove(lc->db, m->sb.id, NULL) < 0)
             making_undo(m, why);
@@ -179,6 +190,8 @@ static int carry_on(struct making *m, const struct err *started, struct sandbox 
     if (started->code != ERRC_NONE && !pull) {
         *e = *started;
         making_undo(m, e);
+        if (m->sb.snapshot_id[0])
+            snapshots_restore_failed(m->lc, m->sb.snapshot_id);
         if (m->creation)
             creates_end(m->lc->creates, m->creation, e);
         making_free(m);

@@ -3,7 +3,9 @@
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/keyed_lock.h"
 #include "common/base/log.h"
+#include "gateway/domain/captures.h"
 #include "gateway/domain/expiry.h"
 #include "gateway/domain/lifecycle_internal.h"
 #include "gateway/domain/places.h"
@@ -49,6 +51,41 @@ int lifecycle_list(struct lifecycle *lc, const struct sandbox_query *q, struct s
                    struct err *e)
 {
     return sandbox_store_list(lc->db, q, out, e);
+}
+
+/* ---- locks ---- */
+
+struct keyed_lock *lifecycle_try(struct lifecycle *lc, const char *id)
+{
+    struct keyed_lock *held = keyed_lock_try(lc->locks, id);
+
+    if (!held || !captures_has(lc->captures, id))
+        return held;
+    keyed_lock_release(held);
+    return NULL;
+}
+
+struct keyed_lock *lifecycle_take(struct lifecycle *lc, const char *id, int wait_ms, struct err *e)
+{
+    int64_t until = clock_mono_ms() + wait_ms;
+    struct keyed_lock *held;
+    int64_t left;
+
+    do {
+        held = keyed_lock_take(lc->locks, id);
+        if (!held) {
+            (void)err_nomem(e);
+            return NULL;
+        }
+        if (!captures_has(lc->captures, id))
+            return held;
+        keyed_lock_release(held);
+        left = until - clock_mono_ms();
+    } while (left > 0 && captures_wait(lc->captures, id, (int)left));
+    (void)err_set(e, ERRC_BUSY, "a snapshot of sandbox %s is being taken; try again shortly", id);
+    if (e)
+        e->retry_after_s = 1;
+    return NULL;
 }
 
 /* ---- store and places in step ---- */

@@ -5,11 +5,13 @@
  * All functions block and are safe from any thread; operations on one id are serialised by a
  * keyed lock. Errors carry the contract's codes (lifecycle.md 1.6). */
 #pragma once
+#include "gateway/domain/volume_rules.h"
 #include "gateway/sandbox.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 
+struct captures;
 struct clock;
 struct creates;
 struct db;
@@ -19,6 +21,7 @@ struct keyed_locks;
 struct metrics;
 struct places;
 struct sandbox_query;
+struct volumes;
 
 enum {
     LIFECYCLE_TIMEOUT_MIN_S = 60,
@@ -29,7 +32,8 @@ struct lifecycle {
     struct db *db;
     struct runtime *rt;
     struct keyed_locks *locks;
-    struct places *places; /* kept in step with the store; NULL in tests without one */
+    struct places *places;   /* kept in step with the store; NULL in tests without one */
+    struct volumes *volumes; /* NULL: no sandbox may have any */
     const struct clock *clock;
     struct expiry *expiry; /* told when an expiry changes; NULL in tests without one */
     int64_t started_ms;    /* Pending rows older than this are leftovers of an earlier process */
@@ -37,11 +41,13 @@ struct lifecycle {
     int ready_timeout_ms;  /* for the claim of a started sandbox */
     int stop_grace_ms;     /* between TERM and KILL at its end; 0: KILL at once */
     const char *line_endings;
-    struct metrics *metrics; /* NULL: nothing is counted */
-    struct creates *creates; /* NULL (tests): a create runs in its caller's thread to the end */
-    int create_wait_ms;      /* how long a request waits for a create that takes long */
-    bool cpu_hints;          /* tell programs that cannot see a quota how many threads to start */
-    const json_t *env;       /* of every sandbox, below what a request names; object of strings */
+    struct creates *creates;   /* NULL (tests): a create runs in its caller's thread to the end */
+    int create_wait_ms;        /* how long a request waits for a create that takes long */
+    bool cpu_hints;            /* tell programs that cannot see a quota how many threads to start */
+    const json_t *env;         /* of every sandbox, below what a request names; object of strings */
+    struct captures *captures; /* sandboxes whose files are being captured; NULL: never any */
+    int capture_wait_ms;       /* how long a change waits for the end of a capture */
+    struct metrics *metrics;   /* NULL: nothing is counted */
 };
 
 /* What a client asks for; borrowed. JSON values are type-checked by the decoder. */
@@ -60,11 +66,12 @@ struct create_req {
     const json_t *extensions;        /* object of strings or NULL */
     int64_t renew_s;                 /* renewal by access, seconds; 0: none */
     char login_ports[SANDBOX_PORTS]; /* as struct sandbox has it */
-    bool secure_access;              /* callers of its ports have to present a token */
-    const json_t *hooks;             /* "lifecycle" of common/agent/wire.h, complete; NULL: none */
-    int64_t pre_start_s;             /* longest time the preStart hook may take; 0: there is none */
-    const char *key;                 /* Idempotency-Key; NULL: none */
-    char body_sha256[65];            /* of the request's canonical body; with key */
+    struct volume_list volumes;
+    bool secure_access;   /* callers of its ports have to present a token */
+    const json_t *hooks;  /* "lifecycle" of common/agent/wire.h, complete; NULL: none */
+    int64_t pre_start_s;  /* longest time the preStart hook may take; 0: there is none */
+    const char *key;      /* Idempotency-Key; NULL: none */
+    char body_sha256[65]; /* of the request's canonical body; with key */
 };
 
 /* Fills lc->places and lc->expiry from the store; once, at start. */
@@ -103,12 +110,15 @@ void lifecycle_stop(struct lifecycle *lc);
 
 /* ---- for expiry.c, reconcile.c and watch.c ---- */
 
-/* Removes the sandbox if its time has come; 0 also when it was renewed or is gone. */
+/* Removes the sandbox if its time has come; 0 also when it was renewed or is gone. ERRC_BUSY as for
+ * the others when its files are captured for long. */
 int lifecycle_expire(struct lifecycle *lc, const char *id, struct err *e);
-/* The same without waiting: 1 when somebody else is changing the sandbox. Also finishes a removal
+/* The same without waiting: 1 when somebody else is changing the sandbox, or its files are
+ * captured. Also finishes a removal
  * that was begun. *next_ms: when its time comes, 0 when there is nothing to wait for. */
 int lifecycle_try_expire(struct lifecycle *lc, const char *id, int64_t *next_ms, struct err *e);
 /* Brings the record of id in line with what the runtime says about it now. */
 int lifecycle_settle(struct lifecycle *lc, const char *id, struct err *e);
-/* The same without waiting: 1 when somebody else is changing the sandbox. */
+/* The same without waiting: 1 when somebody else is changing the sandbox, or its files are captured:
+ * the engine freezes it meanwhile. */
 int lifecycle_try_settle(struct lifecycle *lc, const char *id, struct err *e);

@@ -9,6 +9,13 @@
 /* -1 with LIFECYCLE_NOT_FOUND, saying when and why it ended where that is known. */
 int lifecycle_not_found(struct lifecycle *lc, const char *id, struct err *e);
 
+/* Takes the id's lock for a change that must not happen while the sandbox's files are captured; waits
+ * for the end of a capture up to wait_ms of real time, without the lock. NULL with ERRC_BUSY, or
+ * when memory is out. */
+struct keyed_lock *lifecycle_take(struct lifecycle *lc, const char *id, int wait_ms, struct err *e);
+/* Does not wait: NULL when somebody is changing it or its files are captured. */
+struct keyed_lock *lifecycle_try(struct lifecycle *lc, const char *id);
+
 /* Tells the places and the expiry. Out of memory leaves the place unknown: requests to it fail,
  * nothing else. */
 void lifecycle_show(struct lifecycle *lc, const struct sandbox *sb);

@@ -13,6 +13,7 @@
 #include "gateway/domain/fault.h"
 #include "gateway/domain/metrics.h"
 #include "gateway/domain/resources.h"
+#include "gateway/domain/volumes.h"
 #include "gateway/store/idempotency_store.h"
 #include "gateway/store/sandbox_store.h"
 
@@ -104,7 +105,8 @@ static int fill(struct making *m, const struct create_req *rq, const struct reso
     if (fill_record(m->lc, rq, &m->sb, e) < 0 ||
         copy_text(rq->registry_user, &m->registry_user, e) < 0 ||
         copy_text(rq->registry_password, &m->registry_password, e) < 0 ||
-        claim_make(m->lc, rq, res, secret, m->sb.token, &m->claim, e) < 0)
+        claim_make(m->lc, rq, res, secret, m->sb.token, &m->claim, e) < 0 ||
+        volumes_plan(m->lc->volumes, &rq->volumes, m->sb.id, &m->plan, e) < 0)
         return -1;
     fill_spec(m, res);
     return 0;
@@ -137,6 +139,7 @@ void making_free(struct making *m)
     free(m->registry_password);
     free(m->registry_user);
     json_decref(m->claim);
+    volume_plan_free(m->plan);
     sandbox_done(&m->sb);
     free(m);
 }
@@ -174,10 +177,23 @@ static int interrupted(struct err *e)
 
 /* ---- steps ---- */
 
+/* The first time; what the agent has to find is known only then. */
+static int bring_up_volumes(struct making *m, struct err *e)
+{
+    if (volumes_bring_up(m->plan, e) < 0)
+        return -1;
+    m->spec.n_mounts = volume_plan_mounts(m->plan, &m->spec.mounts);
+    if (json_object_set_new(m->claim, "mounts", volume_plan_identities(m->plan)) < 0)
+        return err_nomem(e);
+    return 0;
+}
+
 int making_start(struct making *m, struct err *e)
 {
     int64_t began = metrics_now_us();
 
+    if (bring_up_volumes(m, e) < 0)
+        return -1;
     m->held = true;
     m->no_image = false;
     if (runtime_start_held(m->lc->rt, &m->spec, &m->sb.place, e) == 0) {
@@ -351,6 +367,7 @@ static int end_it(struct making *m, const struct err *why, struct err *e)
     keep_output(m, &output);
     if (m->held && runtime_remove(m->lc->rt, m->sb.id, e) < 0)
         return -1;
+    volumes_undo(m->lc->volumes, m->plan, m->sb.id);
     end.logs = output.len ? output.data : NULL;
     (void)snprintf(end.reason, sizeof(end.reason), "%s", reason_of(m));
     (void)snprintf(end.message, sizeof(end.message), "%s", why->msg);
@@ -368,6 +385,7 @@ void making_undo(struct making *m, struct err *why)
         if (m->held && runtime_remove(m->lc->rt, m->sb.id, &e) < 0)
             log_warn("deleted sandbox not removed yet", LOG_S("id", m->sb.id),
                      LOG_S("error", e.msg));
+        volumes_undo(m->lc->volumes, m->plan, m->sb.id);
         return;
     }
     log_warn("create failed", LOG_S("id", m->sb.id), LOG_S("error", why->msg));

@@ -7,6 +7,7 @@
 
 struct creation;
 struct resources;
+struct volume_plan;
 
 struct making {
     struct lifecycle *lc;
@@ -16,8 +17,9 @@ struct making {
     char claim_sha256[SANDBOX_TOKEN];
     char *registry_user; /* owned; NULL: anonymous */
     char *registry_password;
-    json_t *claim; /* owned */
-    int claim_ms;  /* deadline of the claim */
+    json_t *claim;            /* owned */
+    struct volume_plan *plan; /* owned; NULL: no volumes */
+    int claim_ms;             /* deadline of the claim */
     int64_t timeout_s;
     bool hooked;          /* the claim waits for a preStart hook */
     bool pulling;         /* failed while it got the image */

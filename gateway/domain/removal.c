@@ -10,6 +10,7 @@
 #include "gateway/domain/fault.h"
 #include "gateway/domain/lifecycle_internal.h"
 #include "gateway/domain/metrics.h"
+#include "gateway/domain/volumes.h"
 #include "gateway/store/event_store.h"
 #include "gateway/store/sandbox_store.h"
 
@@ -153,6 +154,7 @@ static int finish_removal(struct lifecycle *lc, const struct sandbox *sb, struct
         return err_wrap(e, "Sandbox %s could not be removed yet; it will be retried", sb->id);
     }
     (void)fault_point("delete.removed");
+    volumes_release(lc->volumes, sb->id);
     end.logs = output.len ? output.data : NULL;
     end.ended_ms = lc->clock->wall_ms();
     if (lifecycle_bury(lc, sb->id, &end, e) < 0)
@@ -196,7 +198,7 @@ static int end_sandbox(struct lifecycle *lc, struct sandbox *sb, const char *rea
  * its grace. */
 static struct keyed_lock *take_for_delete(struct lifecycle *lc, const char *id, struct err *e)
 {
-    struct keyed_lock *held = keyed_lock_try(lc->locks, id);
+    struct keyed_lock *held = lifecycle_try(lc, id);
     AUTO_SANDBOX struct sandbox sb = { 0 };
 
     if (held)
@@ -207,10 +209,7 @@ static struct keyed_lock *take_for_delete(struct lifecycle *lc, const char *id, 
                       sb.message);
         return NULL;
     }
-    held = keyed_lock_take(lc->locks, id);
-    if (!held)
-        (void)err_nomem(e);
-    return held;
+    return lifecycle_take(lc, id, lc->capture_wait_ms, e);
 }
 
 static int delete_now(struct lifecycle *lc, const char *id, const char *by, struct err *e)
@@ -252,15 +251,15 @@ static int expire(struct lifecycle *lc, const char *id, int64_t *next_ms, struct
 
 int lifecycle_expire(struct lifecycle *lc, const char *id, struct err *e)
 {
-    AUTO_KEYED struct keyed_lock *held = keyed_lock_take(lc->locks, id);
+    AUTO_KEYED struct keyed_lock *held = lifecycle_take(lc, id, lc->capture_wait_ms, e);
     int64_t next;
 
-    return held ? expire(lc, id, &next, e) : err_nomem(e);
+    return held ? expire(lc, id, &next, e) : -1;
 }
 
 int lifecycle_try_expire(struct lifecycle *lc, const char *id, int64_t *next_ms, struct err *e)
 {
-    AUTO_KEYED struct keyed_lock *held = keyed_lock_try(lc->locks, id);
+    AUTO_KEYED struct keyed_lock *held = lifecycle_try(lc, id);
 
     return held ? expire(lc, id, next_ms, e) : 1;
 }

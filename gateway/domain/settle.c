@@ -198,14 +198,14 @@ static int settle(struct lifecycle *lc, const char *id, struct err *e)
 
 int lifecycle_settle(struct lifecycle *lc, const char *id, struct err *e)
 {
-    AUTO_KEYED struct keyed_lock *held = keyed_lock_take(lc->locks, id);
+    AUTO_KEYED struct keyed_lock *held = lifecycle_take(lc, id, lc->capture_wait_ms, e);
 
-    return held ? settle(lc, id, e) : err_nomem(e);
+    return held ? settle(lc, id, e) : -1;
 }
 
 int lifecycle_try_settle(struct lifecycle *lc, const char *id, struct err *e)
 {
-    AUTO_KEYED struct keyed_lock *held = keyed_lock_try(lc->locks, id);
+    AUTO_KEYED struct keyed_lock *held = lifecycle_try(lc, id);
 
     return held ? settle(lc, id, e) : 1;
 }

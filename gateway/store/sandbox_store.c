@@ -5,6 +5,8 @@
 #include "gateway/store/event_store.h"
 #include "gateway/store/idempotency_store.h"
 #include "gateway/store/row.h"
+#include "gateway/store/snapshot_store.h"
+#include "gateway/store/volume_store.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +87,7 @@ int sandbox_add(struct db_conn *c, const struct sandbox *sb, struct err *e)
     int col;
     int rc;
 
-    if (!st)
+    if (!st || (sb->snapshot_id[0] && snapshot_store_usable(c, sb->snapshot_id, e) < 0))
         return -1;
     for (col = 0; col < COL_MAX_; col++) {
         rc = texts[col] ? row_bind_text(c, st, col + 1, texts[col], e)
@@ -220,7 +222,9 @@ int sandbox_store_moved(struct db *db, const char *id, const struct runtime_plac
 
 static int started_fn(struct db_conn *c, void *arg, struct err *e)
 {
-    return place_fn(c, arg, e) < 0 ? -1 : transition_fn(c, arg, e);
+    if (place_fn(c, arg, e) < 0 || transition_fn(c, arg, e) < 0)
+        return -1;
+    return volume_keep(c, ((struct call *)arg)->id, e);
 }
 
 int sandbox_store_started(struct db *db, const struct sandbox *sb, struct err *e)

@@ -11,7 +11,8 @@ struct db;
 struct db_conn;
 struct err;
 
-/* ERRC_CONFLICT when the id exists. */
+/* ERRC_CONFLICT when the id exists. With a snapshot_id only while a sandbox may be made from it, in
+ * one transaction: snapshot_store_usable. */
 int sandbox_store_insert(struct db *db, const struct sandbox *sb, struct err *e);
 /* Of those that exist. ERRC_NOT_FOUND when there is no such row; *out untouched then. */
 int sandbox_store_get(struct db *db, const char *id, struct sandbox *out, struct err *e);
@@ -21,7 +22,8 @@ int sandbox_store_find(struct db *db, const char *id, struct sandbox *out, struc
  * ERRC_CONFLICT when it is in another, ERRC_NOT_FOUND when it is gone. */
 int sandbox_store_transition(struct db *db, const struct sandbox *sb, enum sandbox_state from,
                              struct err *e);
-/* As transition from SANDBOX_PENDING, and stores the place. */
+/* As transition from SANDBOX_PENDING, and stores the place; volumes it made and is to keep are its
+ * own no more (volume_store.h). */
 int sandbox_store_started(struct db *db, const struct sandbox *sb, struct err *e);
 /* Changes the words of a record that is still SANDBOX_PENDING, without an event; ERRC_NOT_FOUND when
  * it is not. */

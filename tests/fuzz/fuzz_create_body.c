@@ -16,7 +16,8 @@ static void create(const struct http_req *rq)
         MUST(!doc && e.code == ERRC_INVALID && e.msg[0]);
         return;
     }
-    MUST(out.image && *out.image && json_array_size(out.entrypoint) > 0);
+    MUST(out.snapshot_id ? *out.snapshot_id && !out.image : out.image && *out.image);
+    MUST(json_array_size(out.entrypoint) > 0 && out.volumes.len <= VOLUMES_MAX);
     MUST(out.timeout_s == 0 || out.timeout_s >= LIFECYCLE_TIMEOUT_MIN_S);
     MUST(!out.registry_user == !out.registry_password);
     MUST(!out.platform_os == !out.platform_arch);

@@ -69,7 +69,9 @@ static void reads_upstream_keys(void **state)
                           "pids_limit = 77\nno_new_privileges = false\n"
                           "sandbox_binds = [\"/a,b:/c:ro\", \"v:/d\"]\n"
                           "[docker.sandbox_env]\nANY_NAME = \"x\"\n"
-                          "[store]\npath = \"/x/y.db\"\n"),
+                          "[store]\npath = \"/x/y.db\"\n"
+                          "[storage]\nallowed_host_paths = [\"/srv/a\", \"/srv/b\"]\n"
+                          "volume_default_size = \"2Gi\"\n"),
                      0);
     assert_string_equal(w->cfg.host, "0.0.0.0");
     assert_int_equal(w->cfg.port, 9000);
@@ -83,6 +85,12 @@ static void reads_upstream_keys(void **state)
     assert_null(w->cfg.sandbox_binds[2]);
     assert_int_equal(w->cfg.log_max_mb, 10);
     assert_string_equal(w->cfg.store_path, "/x/y.db");
+    assert_string_equal(w->cfg.allowed_host_paths[0], "/srv/a");
+    assert_string_equal(w->cfg.allowed_host_paths[1], "/srv/b");
+    assert_null(w->cfg.allowed_host_paths[2]);
+    assert_string_equal(w->cfg.ossfs_mount_root, "/mnt/ossfs");
+    assert_non_null(w->cfg.file);
+    assert_contains(w->notes.data, "storage.volume_default_size in line");
     assert_contains(w->notes.data, "runtime.execd_image in line 7 has no effect");
     assert_string_equal(json_string_value(json_object_get(w->cfg.sandbox_env, "ANY_NAME")), "x");
     assert_contains(w->notes.data, "differs from upstream: docker.publish_host");
@@ -113,6 +121,8 @@ static void refuses_wrong_values_naming_the_line(void **state)
         { "[engine]\nsocket = \"tcp://1.2.3.4:2375\"\n", "unix socket path" },
         { "[secure_runtime]\ntype = \"firecracker\"\n", "use gvisor, kata" },
         { "[sandbox]\nlog_max_mb = 1025\n", "sandbox.log_max_mb = 1025: must be between" },
+        { "[snapshots]\nworkers = 0\n", "snapshots.workers = 0: must be between" },
+        { "[snapshots]\nmax = 0\n", "snapshots.max = 0: must be between" },
         { "x = 2020-01-01\n", "dates" },
     };
     struct world *w = *state;

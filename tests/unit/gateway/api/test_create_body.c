@@ -84,7 +84,7 @@ static void refuses_and_names_the_field(void **state)
         { "{" IMG "," ENTRY ",\"platform\":{\"os\":\"linux\"}}", "platform.arch", NULL },
         { "{" IMG "," ENTRY ",\"secureAccess\":\"perhaps\"}", "secureAccess", NULL },
         { "{" IMG "," ENTRY ",\"networkPolicy\":{}}", "networkPolicy", NULL },
-        { "{" IMG "," ENTRY ",\"volumes\":[{}]}", "volumes", "VOLUME::UNSUPPORTED_BACKEND" },
+        { "{" IMG "," ENTRY ",\"volumes\":[{}]}", "volumes[0].name", NULL },
         { "{" IMG "," ENTRY ",\"extensions\":{\"poolRef\":\"p\"}}", "poolRef",
           "SANDBOX::UNSUPPORTED_POOL_REF" },
         { "{" IMG "," ENTRY ",\"extensions\":{\"access.renew.extend.seconds\":\"299\"}}",
@@ -385,6 +385,38 @@ static void the_hash_names_the_content(void **state)
     assert_string_not_equal(a.body_sha256, c.body_sha256);
 }
 
+static void takes_a_snapshot_instead_of_an_image(void **state)
+{
+    static const char *const bad[] = {
+        "{" IMG ",\"snapshotId\":\"s1\"," ENTRY "}",
+        "{\"snapshotId\":\" \"," ENTRY "}",
+        "{\"snapshotId\":null," ENTRY "}",
+    };
+    struct create_req rq;
+    struct err e;
+    json_t *doc;
+    size_t i;
+
+    (void)state;
+    assert_int_equal(decode("{\"snapshotId\":\"s1\"}", &doc, &rq, &e), 0);
+    assert_null(rq.image);
+    assert_string_equal(rq.snapshot_id, "s1");
+    assert_string_equal(json_string_value(json_array_get(rq.entrypoint, 0)), "tail");
+    json_decref(doc);
+    assert_int_equal(
+        decode("{\"snapshotId\":\"s1\",\"image\":null,\"entrypoint\":[\"sh\"]}", &doc, &rq, &e), 0);
+    assert_string_equal(json_string_value(json_array_get(rq.entrypoint, 0)), "sh");
+    json_decref(doc);
+    assert_int_equal(decode("{" IMG ",\"snapshotId\":\" \"," ENTRY "}", &doc, &rq, &e), 0);
+    assert_null(rq.snapshot_id);
+    json_decref(doc);
+    for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(decode(bad[i], &doc, &rq, &e), -1);
+        assert_contains(e.msg, "Exactly one of image or snapshotId must be provided.");
+        assert_string_equal(e.api_code, "SANDBOX::INVALID_PARAMETER");
+    }
+}
+
 static void keeps_only_the_extensions_that_are_echoed(void **state)
 {
     struct create_req rq;
@@ -430,6 +462,7 @@ int main(void)
         cmocka_unit_test(maps_have_a_number_of_members),
         cmocka_unit_test(image_and_entrypoint_have_limits),
         cmocka_unit_test(the_hash_names_the_content),
+        cmocka_unit_test(takes_a_snapshot_instead_of_an_image),
         cmocka_unit_test(login_ports_are_a_list_of_ports),
         cmocka_unit_test(keeps_only_the_extensions_that_are_echoed),
     };

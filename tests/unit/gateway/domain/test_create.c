@@ -3,6 +3,7 @@
 #include "tests/unit/gateway/domain/create_world.h"
 
 #include "common/agent/wire.h"
+#include "gateway/domain/claim.h"
 #include "gateway/store/sandbox_store.h"
 
 /* ---- the ordinary way ---- */
@@ -168,14 +169,14 @@ static void a_claim_has_a_size(void **state)
     json_t *env;
 
     memset(big, 'x', AGENT_CLAIM_MAX);
-    big[AGENT_CLAIM_MAX - (64 << 10) - 300] = '\0'; /* with token, secret and the rest it fits */
+    big[AGENT_CLAIM_MAX - CLAIM_RESERVE - 300] = '\0'; /* with token, secret and the rest it fits */
     env = json_pack("{s:s}", "A", big);
     w->rq.env = env;
     assert_int_equal(create(w, &sb, &e), 0);
     sandbox_done(&sb);
     json_decref(env);
     memset(big, 'x', AGENT_CLAIM_MAX);
-    big[AGENT_CLAIM_MAX - (64 << 10)] = '\0';
+    big[AGENT_CLAIM_MAX - CLAIM_RESERVE] = '\0';
     env = json_pack("{s:s}", "A", big);
     w->rq.env = env;
     assert_int_equal(create(w, &sb, &e), -1);

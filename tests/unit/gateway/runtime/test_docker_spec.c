@@ -44,7 +44,7 @@ static void mounts_are_bound_or_named(void **state)
     assert_int_equal(fake_docker_calls(x->fake, ""), 3);
     created_body(x, body, sizeof(body));
     assert_contains(body, "{\"Type\":\"bind\",\"Source\":\"/srv/data\",\"Target\":\"/data\","
-                          "\"ReadOnly\":true,\"BindOptions\":{\"Propagation\":\"rprivate\"}}");
+                          "\"ReadOnly\":true,\"BindOptions\":{}}");
     assert_contains(body, "{\"Type\":\"volume\",\"Source\":\"work\",\"Target\":\"/work\","
                           "\"ReadOnly\":false,\"VolumeOptions\":{\"NoCopy\":false}}");
     assert_null(strstr(body, "\"Binds\"")); /* those would make what is missing */
