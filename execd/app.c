@@ -6,8 +6,10 @@
 #include "common/base/jobs.h"
 #include "common/base/listen.h"
 #include "common/base/loop.h"
+#include "common/json/jx.h"
 #include "common/proc/signals.h"
 #include "execd/api/api.h"
+#include "execd/exec/hooks.h"
 #include "execd/exec/launch.h"
 #include "execd/exec/run.h"
 #include "execd/exec/supervise.h"
@@ -17,11 +19,12 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
+#define LIFECYCLE_VAR "OPENSANDBOX_LIFECYCLE"
+
 /* The agent's own: no child sees them. EXECD_ENVS stays, the SDK's set_env needs it. */
 static const char *const own_vars[] = {
-    "EXECD_ACCESS_TOKEN",     "JUPYTER_HOST",          "JUPYTER_TOKEN",
-    "EXECD_ISOLATION_CONFIG", "OPENSANDBOX_LIFECYCLE", "EXECD_LIFECYCLE_CONFIG",
-    "EXECD_RUNTIME_INIT",
+    "EXECD_ACCESS_TOKEN", "JUPYTER_HOST",           "JUPYTER_TOKEN",      "EXECD_ISOLATION_CONFIG",
+    LIFECYCLE_VAR,        "EXECD_LIFECYCLE_CONFIG", "EXECD_RUNTIME_INIT",
 };
 
 /* ---- the end ---- */
@@ -65,13 +68,19 @@ static void on_all_ended(void *arg, int status)
     app_leave(arg, status);
 }
 
-static void on_signal(void *arg, int sig)
+static void on_stop(void *arg)
 {
     struct app *app = arg;
 
-    if (sig == SIGTERM || sig == SIGINT)
-        app->state = APP_STOPPING;
-    supervisor_signal(app->supervisor, sig);
+    app->state = APP_STOPPING;
+    hooks_stop(app->hooks);
+}
+
+static const struct supervise_ops supervise_ops = { on_stop, on_all_ended };
+
+static void on_signal(void *arg, int sig)
+{
+    supervisor_signal(((struct app *)arg)->supervisor, sig);
 }
 
 /* ---- the start ---- */
@@ -123,11 +132,12 @@ static int open_loop(struct app *app, struct err *e)
     app->signals = signals_new(app->loop, &set, on_signal, app, e); /* before threads start */
     if (!app->signals)
         return -1;
-    app->supervisor = supervisor_new(app->loop, app->signals, on_all_ended, app, e);
+    app->supervisor = supervisor_new(app->loop, app->signals, &supervise_ops, app, e);
+    app->hooks = app->supervisor ? hooks_new(app->loop, app->signals, &app->base, e) : NULL;
     app->flush_timer.on_fire = on_flush_time;
     app->flush = (struct loop_hook){ .before_wait = check_flushed, .arg = app };
     loop_hook_add(app->loop, &app->flush);
-    app->runs = app->supervisor ? runs_new(app->loop, app->signals, e) : NULL;
+    app->runs = app->hooks ? runs_new(app->loop, app->signals, e) : NULL;
     app->jobs = app->runs ? jobs_new(1, APP_JOBS_MAX, e) : NULL;
     return app->jobs ? 0 : -1;
 }
@@ -176,16 +186,42 @@ static void protect(const struct app *app)
         (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 }
 
-static int start_classic(struct app *app, struct err *e)
+/* start_run has put the failure into the log, and ends the agent. */
+static void on_classic_started(struct start *s, const struct err *e)
 {
+    (void)s, (void)e;
+}
+
+static int read_lifecycle(const struct app *app, char *const *env, struct lifecycle *out,
+                          struct err *e)
+{
+    static const size_t len = sizeof(LIFECYCLE_VAR "=") - 1;
+    json_t *v;
+    int rc;
+
+    for (; *env && strncmp(*env, LIFECYCLE_VAR "=", len) != 0; env++)
+        ;
+    if (!*env || !(*env)[len])
+        return 0;
+    v = jx_parse(*env + len, strlen(*env + len), true, e);
+    if (!v)
+        return err_wrap(e, LIFECYCLE_VAR);
+    rc = lifecycle_decode(v, LIFECYCLE_VAR, env_get(&app->base, "TZ"), out, e);
+    json_decref(v);
+    return rc;
+}
+
+static int start_classic(struct app *app, char *const *env, struct err *e)
+{
+    struct lifecycle lc = { 0 };
     size_t n = 0;
 
-    app->state = APP_OPEN;
-    if (!app->opt.entrypoint)
-        return 0;
-    while (app->opt.entrypoint[n])
+    if (read_lifecycle(app, env, &lc, e) < 0)
+        return -1;
+    while (app->opt.entrypoint && app->opt.entrypoint[n])
         n++;
-    return app_start_entrypoint(app, app->opt.entrypoint, n, e);
+    app->start = (struct start){ app, app->opt.entrypoint, n, on_classic_started };
+    return start_run(&app->start, &lc, e) < 0 ? -1 : 0;
 }
 
 struct app *app_new(const struct options *opt, char *const *env, struct err *e)
@@ -205,7 +241,7 @@ struct app *app_new(const struct options *opt, char *const *env, struct err *e)
         return NULL;
     }
     protect(app);
-    if (!opt->held && start_classic(app, e) < 0) {
+    if (!opt->held && start_classic(app, env, e) < 0) {
         app_free(app);
         return NULL;
     }
@@ -253,6 +289,7 @@ void app_free(struct app *app)
     if (!app)
         return;
     jobs_free(app->jobs);
+    hooks_free(app->hooks); /* a claim that waits for preStart is answered */
     runs_free(app->runs);
     http_server_free(app->server);
     app->server = NULL;

@@ -8,6 +8,7 @@
 #include "execd/exec/lines.h"
 #include "execd/fs/env.h"
 #include "execd/options.h"
+#include "execd/start.h"
 
 #include <stdbool.h>
 
@@ -24,7 +25,8 @@ enum {
 };
 
 enum app_state {
-    APP_HELD, /* waits for the claim */
+    APP_HELD,     /* waits for the claim */
+    APP_STARTING, /* claimed, the preStart hook runs: for requests as if held */
     APP_OPEN,
     APP_STOPPING, /* ends; nothing new is begun */
 };
@@ -38,6 +40,7 @@ struct app {
     struct proxy *proxy;
     struct runs *runs;
     struct supervisor *supervisor;
+    struct hooks *hooks;
     struct env base;               /* what every child starts from, without the agent's own */
     char token[APP_TOKEN_MAX + 1]; /* "": the agent is open */
     bool closed_ports;             /* /proxy/{port} needs the token, too */
@@ -46,7 +49,8 @@ struct app {
     enum app_state state;
     unsigned umask;
     int exit_status;
-    bool leaving; /* from here on private to app.c */
+    bool leaving;       /* from here on private to app.c */
+    struct start start; /* of classic mode */
     struct loop_hook flush;
     struct loop_timer flush_timer;
     int64_t flush_mono_ms;

@@ -13,7 +13,7 @@ const char options_usage[] =
     "       execd --held --id=ID --claim-sha256=HEX [--port=N]\n"
     "The agent inside a sandbox. It serves its API on the port (44772); a held agent serves\n"
     "nothing but /ping until it is claimed. EXECD_ACCESS_TOKEN is the token when none is given\n"
-    "here, EXECD_ENVS the env file.\n";
+    "here, EXECD_ENVS the env file, OPENSANDBOX_LIFECYCLE the hooks (JSON; not of a held agent).\n";
 
 enum flag {
     FLAG_HELD,

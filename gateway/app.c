@@ -17,11 +17,13 @@
 #include "gateway/domain/expiry.h"
 #include "gateway/domain/fault.h"
 #include "gateway/domain/lifecycle.h"
+#include "gateway/domain/metrics.h"
 #include "gateway/domain/places.h"
 #include "gateway/domain/reconcile.h"
 #include "gateway/domain/relays.h"
 #include "gateway/domain/renewer.h"
 #include "gateway/domain/snapshots.h"
+#include "gateway/domain/volumes.h"
 #include "gateway/domain/watch.h"
 #include "gateway/proxy/proxy.h"
 #include "gateway/proxy/relay.h"
@@ -50,6 +52,9 @@ struct app {
     struct runtime *rt;
     struct keyed_locks *locks;
     struct places *places;
+    struct metrics metrics;
+    char ossfs_root[HOST_PATH];
+    struct volumes *volumes;
     struct captures *captures;
     struct creates *creates;
     struct lifecycle lc;
@@ -132,6 +137,39 @@ static int open_runtime(struct app *app, struct err *e)
     return runtime_open(c->runtime_type, &rc, &app->rt, e);
 }
 
+/* Buckets of two gateways must not meet: each cleans up below a directory of its own. */
+static int make_volumes(struct app *app, struct err *e)
+{
+    const struct config *c = app->cfg;
+    const char *path = getenv("PATH");
+    char root[HOST_PATH];
+    const struct host_secret secrets[] = {
+        { "the engine's socket", c->engine },
+        { "the database", c->store_path },
+        { "the configuration", c->file },
+        { "the agent", c->agent_dir },
+    };
+    struct volumes_config vc = {
+        .db = app->db,
+        .rt = app->rt,
+        .allowed_host_paths = (const char *const *)c->allowed_host_paths,
+        .secrets = secrets,
+        .n_secrets = ARRAY_LEN(secrets),
+        .ossfs = { .root = app->ossfs_root,
+                   .programs = path ? path : "/usr/local/bin:/usr/bin:/bin",
+                   .device = "/dev/fuse",
+                   .mountinfo = "/proc/self/mountinfo",
+                   .timeout_ms = OSSFS_TIMEOUT_MS },
+    };
+
+    if (host_path_clean(c->ossfs_mount_root, root) < 0 ||
+        snprintf(app->ossfs_root, sizeof(app->ossfs_root), "%s/%s", root, app->instance) >=
+            (int)sizeof(app->ossfs_root))
+        return err_set(e, ERRC_INVALID,
+                       "storage.ossfs_mount_root: must be an absolute path without '..'");
+    return volumes_new(&vc, &app->volumes, e);
+}
+
 /* gVisor keeps changes of the file system where the engine does not find them. */
 static const char *snapshots_refusal(const struct config *c)
 {
@@ -177,6 +215,8 @@ static int make_domain(struct app *app, struct err *e)
         .rt = app->rt,
         .locks = app->locks,
         .places = app->places,
+        .metrics = &app->metrics,
+        .volumes = app->volumes,
         .clock = &clock_system,
         .started_ms = clock_wall_ms(),
         .max_timeout_s = c->max_sandbox_timeout_s,
@@ -289,6 +329,8 @@ static int make_http(struct app *app, struct err *e)
         .publish_host = c->publish_host,
         .trusted = (const char *const *)c->trusted_proxies,
         .metrics = write_metrics,
+        .loop = app->loop,
+        .jobs = app->jobs,
         .relays = app->relays,
         .relay_host = c->relay_host,
     };
@@ -322,8 +364,8 @@ static int start(struct app *app, struct err *e)
         sandbox_store_instance(app->db, app->instance, e) < 0 ||
         sandbox_store_secret(app->db, "signing_key", app->signing_key, e) < 0)
         return -1;
-    if (open_runtime(app, e) < 0 || make_domain(app, e) < 0 || make_relays(app, e) < 0 ||
-        make_http(app, e) < 0 || make_proxy(app, e) < 0)
+    if (open_runtime(app, e) < 0 || make_volumes(app, e) < 0 || make_domain(app, e) < 0 ||
+        make_relays(app, e) < 0 || make_http(app, e) < 0 || make_proxy(app, e) < 0)
         return -1;
     return listen_api(app, e);
 }
@@ -370,6 +412,7 @@ static void stop(struct app *app)
     creates_free(app->creates);
     keyed_locks_free(app->locks);
     places_free(app->places);
+    volumes_free(app->volumes);
     captures_free(app->captures);
     runtime_close(app->rt);
     db_close(app->db);

@@ -119,8 +119,10 @@ static const struct option options[] = {
     UNUSED("egress.disable_ipv6", later),
     UNUSED("egress.readiness_timeout_seconds", later),
     UNUSED("ingress.mode", one_process),
-    UNUSED("storage.allowed_host_paths", later),
-    UNUSED("storage.volume_default_size", one_process),
+    { "storage.allowed_host_paths", KIND_LIST, offsetof(struct config, allowed_host_paths), NULL, 0,
+      0, NULL, NULL },
+    TEXT("storage.ossfs_mount_root", ossfs_mount_root, "/mnt/ossfs", NULL, NULL),
+    UNUSED("storage.volume_default_size", "volumes of the engine have no size"),
     BOOL("renew_intent.enabled", renew_enabled, "false", NULL),
     NUM("renew_intent.min_interval_seconds", renew_interval_s, "60", 1, 86400, NULL),
     UNUSED("otel.enabled", later),
@@ -436,6 +438,19 @@ static int default_store(struct config *c, struct err *e)
     return 0;
 }
 
+/* A type that nothing carries out would leave sandboxes less closed than the file says. */
+static int check_secure(const struct config *c, struct err *e)
+{
+    const char *type = c->secure_type ? c->secure_type : "";
+
+    if (!*type || strcmp(type, "gvisor") == 0 || strcmp(type, "kata") == 0)
+        return 0;
+    return err_set(e, ERRC_INVALID,
+                   "secure_runtime.type = \"%s\": use gvisor, kata or \"\"; another runtime of the "
+                   "engine goes into secure_runtime.docker_runtime",
+                   type);
+}
+
 static int check(struct config *c, struct err *e)
 {
     static const char *const endings[] = { "auto", "keep", "strip" };
@@ -459,7 +474,7 @@ static int check(struct config *c, struct err *e)
         return err_set(e, ERRC_INVALID,
                        "docker.network_mode = \"host\" would share the host's network with every "
                        "sandbox; use \"bridge\" or the name of a network");
-    if (check_engine(c, e) < 0)
+    if (check_secure(c, e) < 0 || check_engine(c, e) < 0)
         return -1;
     return default_store(c, e);
 }
@@ -469,6 +484,9 @@ int config_load(const char *path, struct config *out, struct buf *notes, struct 
     struct config c = { 0 };
     AUTO_BUF struct buf diffs = BUF_INIT(16384);
 
+    c.file = path ? strdup(path) : NULL;
+    if (path && !c.file)
+        return err_nomem(e);
     if (load_defaults(&c, &diffs, e) < 0 || (path && load_file(&c, path, notes, e) < 0) ||
         load_env(&c, e) < 0 || check(&c, e) < 0) {
         config_done(&c);
@@ -491,6 +509,7 @@ void config_done(struct config *c)
         else if (options[i].kind == KIND_MAP)
             json_decref(*(json_t **)field(c, &options[i]));
     }
+    free(c->file);
     *c = (struct config){ 0 };
 }
 

@@ -41,6 +41,9 @@ struct config {
     struct json_t *sandbox_env; /* object of strings for every sandbox; NULL: none */
     /* [store] */
     char *store_path;
+    /* [storage] */
+    char *allowed_host_paths[CONFIG_LIST_MAX + 1];
+    char *ossfs_mount_root;
     /* [secure_runtime] */
     char *secure_type;
     char *secure_docker_runtime;
@@ -71,6 +74,7 @@ struct config {
     int64_t ended_keep_s;     /* [sandbox] keep_ended_seconds */
     int64_t quarantine_s;     /* [sandbox] quarantine_seconds */
     char *agent_dir;          /* [agent] dir: a development agent */
+    char *file;               /* what was read; NULL: none */
     bool insecure;            /* OPENSANDBOX_INSECURE_SERVER=YES: may run without a key */
 };
 

@@ -13,9 +13,18 @@
  * 409 already claimed
  * closedPorts true: /proxy/{port} of other ports needs the token as well (secure access).
  * mounts: [{"path","dev","ino"}]: what stat(2) must say about the path before anything of the user
- *     runs (design decision 19); dev and ino are decimal texts, for JSON numbers are too short.
+ *     runs (design decision 19); dev and ino are decimal texts, for JSON numbers are too short. At
+ *     most 64. Links in the path are followed, as the engine did.
  * lifecycle: {"preStart":{"command":[...],"timeoutSeconds"},"periodic":[{"name","schedule",
- *     "command":[...],"timeoutSeconds"}]} (contract/newest.md 3.5). The answer waits for preStart.
+ *     "command":[...],"timeoutSeconds"}]} (contract/newest.md 3.5). Strict: unknown members are
+ *     refused; at most 64 periodic hooks. The order: mounts, preStart, the scheduler, the
+ *     entrypoint, the answer. Whoever claims waits up to preStart's timeout (60 s when it has none)
+ *     and 15 s more; meanwhile GET /ping answers 200, a second claim 409, everything else 503. If
+ *     preStart fails the answer is 400, its message has the outcome and the end of the output
+ *     (about 300 bytes), and the agent ends with preStart's exit status, 128 + signal, 124 after a
+ *     timeout or 127 when it could not be started. A claimer that goes away ends nothing: preStart
+ *     goes on and the entrypoint starts when it succeeds. So a gateway that finds such a sandbox
+ *     without having confirmed it removes it.
  * Once claimed every route but /ping needs the token in AGENT_TOKEN_HEADER. */
 #pragma once
 
@@ -29,11 +38,13 @@
 #define AGENT_DIR "/opt/opensandbox/agent" /* read-only volume with the agent */
 #define AGENT_PATH "/opt/opensandbox/agent/execd"
 /* codes of a refused claim (400) that are not about the entrypoint */
+#define AGENT_LIFECYCLE_INVALID "EXECD::LIFECYCLE_INVALID"
 #define AGENT_PRE_START_FAILED "EXECD::PRE_START_FAILED"
 #define AGENT_MOUNT_REFUSED "EXECD::MOUNT_REFUSED"
 #define AGENT_ENV_FILE "/opt/opensandbox/.env" /* default of EXECD_ENVS */
 
 enum {
-    AGENT_CLAIM_MAX = 1 << 20, /* bytes of the claim's body */
-    AGENT_EXIT_REFUSED = 126,  /* exit status after a refused claim */
+    AGENT_CLAIM_MAX = 1 << 20,       /* bytes of the claim's body */
+    AGENT_PRE_START_MORE_MS = 15000, /* of the claim's answer: to end a hook that takes too long */
+    AGENT_EXIT_REFUSED = 126,        /* exit status after a refused claim */
 };

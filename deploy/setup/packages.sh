@@ -17,7 +17,7 @@ readonly BUILD="gcc g++ make pkg-config libc6-dev libmicrohttpd-dev libcurl4-ope
 readonly ENGINE="docker.io iptables iproute2 mmdebstrap busybox-static gcc libc6-dev python3 python3-venv curl
     ca-certificates"
 readonly CHECK="clang clang-format-14 libclang-rt-14-dev llvm libcmocka-dev pmccabe shellcheck codespell
-    nginx-light caddy wrk git"
+    nginx-light caddy wrk docker-registry git"
 
 packages_of() {
     case $1 in

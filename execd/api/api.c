@@ -49,6 +49,8 @@ int api_authorize(void *arg, struct http_req *rq, struct err *e)
 
     if (app->state == APP_HELD)
         return err_set(e, ERRC_BUSY, "this sandbox is not claimed yet");
+    if (app->state == APP_STARTING)
+        return err_set(e, ERRC_BUSY, "this sandbox is starting: its preStart hook runs");
     if (app->state == APP_STOPPING) /* /proxy needs no token, and is told so, too */
         return err_set(e, ERRC_BUSY, "this sandbox is stopping");
     if (app->token[0] && (!given || !secret_equal(app->token, given)))

@@ -12,6 +12,7 @@ struct api_table {
 };
 extern const struct api_table claim_table;
 extern const struct api_table command_table;
+extern const struct api_table mount_table;
 extern const struct api_table dirs_table;
 extern const struct api_table upload_table;
 

@@ -5,7 +5,9 @@
 #include "common/json/jx.h"
 #include "execd/api/api.h"
 #include "execd/app.h"
+#include "execd/exec/lifecycle.h"
 #include "execd/exec/supervise.h"
+#include "execd/fs/mount.h"
 
 #include <string.h>
 
@@ -21,7 +23,19 @@ struct claim {
     const char *line_endings;
     json_t *env;
     json_t *entrypoint;
+    json_t *mounts;
+    json_t *lifecycle;
     bool closed_ports;
+};
+
+/* A claim on its way: until its answer, which waits for preStart. */
+struct claiming {
+    struct start start;
+    struct http_req *rq;
+    struct http_resp *rs;
+    json_t *body;      /* what argv and c point into */
+    const char **argv; /* of the entrypoint */
+    struct claim c;
 };
 
 static const struct jx_field fields[] = {
@@ -31,6 +45,8 @@ static const struct jx_field fields[] = {
     { "env", JX_STR_MAP, offsetof(struct claim, env), JX_NULLABLE, 0, CLAIM_ENV_MAX, 0 },
     { "entrypoint", JX_STR_LIST, offsetof(struct claim, entrypoint), JX_NULLABLE, 0, CLAIM_ARGS_MAX,
       0 },
+    { "mounts", JX_LIST, offsetof(struct claim, mounts), JX_NULLABLE, 0, MOUNTS_MAX, 0 },
+    { "lifecycle", JX_OBJ, offsetof(struct claim, lifecycle), JX_NULLABLE, 0, 0, 0 },
     { "closedPorts", JX_BOOL, offsetof(struct claim, closed_ports), JX_NULLABLE, 0, 0, 0 },
     { "lineEndings", JX_STR, offsetof(struct claim, line_endings), JX_NULLABLE, 0, 0, 16 },
 };
@@ -80,64 +96,153 @@ static int take_env(struct app *app, const struct claim *c, struct err *e)
     return 0;
 }
 
-static int start_entrypoint(struct app *app, const struct claim *c, struct err *e)
+struct mount {
+    const char *path;
+    const char *dev;
+    const char *ino;
+};
+
+static const struct jx_field mount_fields[] = {
+    { "path", JX_STR, offsetof(struct mount, path), JX_REQUIRED | JX_NONEMPTY, 0, 0,
+      MOUNT_PATH_MAX },
+    { "dev", JX_STR, offsetof(struct mount, dev), JX_REQUIRED | JX_NONEMPTY, 0, 0,
+      MOUNT_NUMBER_MAX },
+    { "ino", JX_STR, offsetof(struct mount, ino), JX_REQUIRED | JX_NONEMPTY, 0, 0,
+      MOUNT_NUMBER_MAX },
+};
+
+const struct api_table mount_table = { mount_fields, ARRAY_LEN(mount_fields) };
+
+static int check_mounts(const struct claim *c, struct err *e)
 {
-    size_t n = json_array_size(c->entrypoint);
-    AUTO_FREE const char **argv = calloc(n + 1, sizeof(*argv));
+    char where[sizeof("mounts.") + 20];
     json_t *item;
     size_t i;
 
-    if (!argv)
-        return err_nomem(e);
-    if (!n)
-        return 0;
-    json_array_foreach(c->entrypoint, i, item)
-        argv[i] = json_string_value(item);
-    if (!*argv[0])
-        return err_set(e, ERRC_INVALID, "entrypoint.0: must not be empty");
-    return app_start_entrypoint(app, argv, n, e);
+    json_array_foreach(c->mounts, i, item) {
+        struct mount m = { 0 };
+
+        (void)snprintf(where, sizeof(where), "mounts.%zu", i);
+        if (jx_decode(item, where, mount_fields, ARRAY_LEN(mount_fields), false, &m, e) < 0)
+            return -1;
+        if (mount_check(m.path, m.dev, m.ino, e) < 0) {
+            e->api_code = AGENT_MOUNT_REFUSED;
+            return -1;
+        }
+    }
+    return 0;
 }
 
-static int carry_out(struct app *app, json_t *body, struct err *e)
+static int take_entrypoint(struct claiming *cl, struct err *e)
 {
-    struct claim c = { 0 };
+    size_t n = json_array_size(cl->c.entrypoint);
+    json_t *item;
+    size_t i;
 
-    if (jx_decode(body, "", fields, ARRAY_LEN(fields), false, &c, e) < 0 ||
-        take_env(app, &c, e) < 0 || start_entrypoint(app, &c, e) < 0)
-        return -1;
-    memcpy(app->token, c.token, strlen(c.token) + 1);
-    app->closed_ports = c.closed_ports;
-    app->state = APP_OPEN;
+    cl->argv = calloc(n + 1, sizeof(*cl->argv));
+    if (!cl->argv)
+        return err_nomem(e);
+    json_array_foreach(cl->c.entrypoint, i, item)
+        cl->argv[i] = json_string_value(item);
+    if (n && !*cl->argv[0])
+        return err_set(e, ERRC_INVALID, "entrypoint.0: must not be empty");
+    cl->start.argv = cl->argv;
+    cl->start.n = n;
     return 0;
+}
+
+static void claiming_free(struct claiming *cl)
+{
+    if (!cl)
+        return;
+    json_decref(cl->body);
+    free(cl->argv);
+    free(cl);
+}
+
+static int reply(const struct app *app, struct http_resp *rs, struct err *e)
+{
+    json_t *v =
+        json_pack("{s:s, s:i}", "status", "claimed", "pid", (int)supervisor_pid(app->supervisor));
+    int rc = http_resp_json(rs, 200, v ? jx_dump(v, true) : NULL, e);
+
+    json_decref(v);
+    return rc;
+}
+
+/* 400, whatever the reason: the claim cannot be carried out. */
+static int refuse_to_start(const struct err *why, struct err *e)
+{
+    if (e != why)
+        *e = *why;
+    e->code = ERRC_INVALID;
+    return -1;
+}
+
+/* preStart is over, and with it the wait for the answer. */
+static void on_started(struct start *s, const struct err *why)
+{
+    struct claiming *cl = CONTAINER_OF(s, struct claiming, start);
+    struct err e = { 0 };
+    int rc = why ? refuse_to_start(why, &e) : reply(s->app, cl->rs, &e);
+
+    http_complete(cl->rq, rc < 0 ? &e : NULL);
+    claiming_free(cl);
+}
+
+static int take_lifecycle(struct app *app, const struct claim *c, struct lifecycle *out,
+                          struct err *e)
+{
+    if (lifecycle_decode(c->lifecycle, "lifecycle", env_get(&app->base, "TZ"), out, e) == 0)
+        return 0;
+    e->api_code = AGENT_LIFECYCLE_INVALID;
+    return -1;
+}
+
+/* Decodes and checks everything, then starts. As start_run: 1 means that on_started will come. */
+static int carry_out(struct app *app, struct claiming *cl, struct err *e)
+{
+    struct lifecycle lc = { 0 };
+
+    if (jx_decode(cl->body, "", fields, ARRAY_LEN(fields), false, &cl->c, e) < 0 ||
+        check_mounts(&cl->c, e) < 0 || take_env(app, &cl->c, e) < 0 || take_entrypoint(cl, e) < 0 ||
+        take_lifecycle(app, &cl->c, &lc, e) < 0) {
+        log_error("the claim cannot be carried out", LOG_S("error", e->msg));
+        supervisor_end(app->supervisor, EXIT_NOT_STARTED);
+        return -1;
+    }
+    memcpy(app->token, cl->c.token, strlen(cl->c.token) + 1);
+    app->closed_ports = cl->c.closed_ports;
+    cl->start.app = app;
+    cl->start.done = on_started;
+    return start_run(&cl->start, &lc, e);
 }
 
 int claim_post(void *arg, struct http_req *rq, struct http_resp *rs, struct err *e)
 {
     struct app *app = arg;
-    json_t *body;
-    json_t *reply;
+    struct claiming *cl;
     int rc;
 
     if (!app->opt.held)
         return err_set(e, ERRC_NOT_FOUND, "this agent was not started held");
     if (app->state != APP_HELD)
         return err_set(e, ERRC_CONFLICT, "this sandbox is claimed already");
-    body = jx_parse(rq->body ? rq->body : "", rq->body_len, false, e);
-    if (!body || !knows_secret(app, body)) {
-        json_decref(body);
+    cl = calloc(1, sizeof(*cl));
+    if (!cl)
+        return err_nomem(e);
+    cl->rq = rq;
+    cl->rs = rs;
+    cl->body = jx_parse(rq->body ? rq->body : "", rq->body_len, false, e);
+    if (!cl->body || !knows_secret(app, cl->body)) {
+        claiming_free(cl);
         return refuse(app, e);
     }
-    rc = carry_out(app, body, e);
-    json_decref(body);
-    if (rc < 0) {
-        e->code = ERRC_INVALID; /* 400, whatever the reason: the claim cannot be carried out */
-        log_error("the claim cannot be carried out", LOG_S("error", e->msg));
-        app_leave(app, EXIT_NOT_STARTED);
-        return -1;
+    rc = carry_out(app, cl, e);
+    if (rc > 0) {
+        http_defer(rq);
+        return 0;
     }
-    reply =
-        json_pack("{s:s, s:i}", "status", "claimed", "pid", (int)supervisor_pid(app->supervisor));
-    rc = http_resp_json(rs, 200, reply ? jx_dump(reply, true) : NULL, e);
-    json_decref(reply);
-    return rc;
+    claiming_free(cl);
+    return rc < 0 ? refuse_to_start(e, e) : reply(app, rs, e);
 }

@@ -22,7 +22,7 @@ struct supervisor {
     enum phase phase;
     bool running;
     int status; /* what the agent ends with */
-    void (*on_end)(void *arg, int status);
+    const struct supervise_ops *ops;
     void *arg;
 };
 
@@ -32,7 +32,7 @@ static void over(struct supervisor *s)
         return;
     s->phase = PHASE_OVER;
     loop_timer_clear(s->loop, &s->timer);
-    s->on_end(s->arg, s->status);
+    s->ops->on_end(s->arg, s->status);
 }
 
 static void on_timer(struct loop_timer *t)
@@ -64,6 +64,7 @@ static void stop(struct supervisor *s)
     if (s->phase != PHASE_UP)
         return;
     s->phase = PHASE_TERM;
+    s->ops->on_stop(s->arg);
     if (s->running)
         (void)kill(-s->entrypoint.pid, SIGCONT);
     descend_signal(SIGTERM);
@@ -81,7 +82,7 @@ static void on_exit_of_entrypoint(struct child *c, int status)
 }
 
 struct supervisor *supervisor_new(struct loop *l, struct signals *sg,
-                                  void (*on_end)(void *arg, int status), void *arg, struct err *e)
+                                  const struct supervise_ops *ops, void *arg, struct err *e)
 {
     struct supervisor *s = calloc(1, sizeof(*s));
 
@@ -91,7 +92,7 @@ struct supervisor *supervisor_new(struct loop *l, struct signals *sg,
     }
     s->loop = l;
     s->signals = sg;
-    s->on_end = on_end;
+    s->ops = ops;
     s->arg = arg;
     s->entrypoint.on_exit = on_exit_of_entrypoint;
     s->timer.on_fire = on_timer;
@@ -118,6 +119,12 @@ int supervisor_start(struct supervisor *s, const struct spawn_req *rq, struct er
     signals_watch_child(s->signals, &s->entrypoint);
     s->running = true;
     return 0;
+}
+
+void supervisor_end(struct supervisor *s, int status)
+{
+    s->status = status;
+    stop(s);
 }
 
 pid_t supervisor_pid(const struct supervisor *s)

@@ -5,6 +5,7 @@
 #include "common/base/rand.h"
 #include "common/json/jx.h"
 #include "gateway/api/api.h"
+#include "gateway/api/volume_body.h"
 #include "gateway/domain/lifecycle.h"
 
 #include <stdio.h>
@@ -51,7 +52,7 @@ static const struct jx_field body_fields[] = {
     F("networkPolicy", JX_OBJ, network_policy, JX_NULLABLE, 0, 0, 0),
     F("credentialProxy", JX_OBJ, credential_proxy, JX_NULLABLE, 0, 0, 0),
     F("secureAccess", JX_BOOL, secure_access, JX_NULLABLE | JX_LAX, 0, 0, 0),
-    F("volumes", JX_LIST, volumes, JX_NULLABLE, 0, 64, 0),
+    F("volumes", JX_LIST, volumes, JX_NULLABLE, 0, VOLUMES_MAX, 0),
     F("extensions", JX_STR_MAP, extensions, JX_NULLABLE, 0, API_MAP_MAX, 4096),
     F("lifecycle", JX_OBJ, lifecycle, JX_NULLABLE, 0, 0, 0),
 };
@@ -82,11 +83,6 @@ static bool blank(const char *s)
     return !s || !s[strspn(s, " \t\r\n")];
 }
 
-static bool present(const json_t *container)
-{
-    return json_object_size(container) || json_array_size(container);
-}
-
 static int take_snapshot(const struct body *b, struct create_req *out, struct err *e)
 {
     if (b->template_id)
@@ -110,9 +106,6 @@ static int refuse_unsupported(const struct body *b, struct err *e)
     if (b->network_policy || vault)
         return err_api(e, ERRC_INVALID, SB_INVALID,
                        "networkPolicy and credentialProxy are not available in this version");
-    if (present(b->volumes))
-        return err_api(e, ERRC_INVALID, "VOLUME::UNSUPPORTED_BACKEND",
-                       "volumes are not available in this version");
     return 0;
 }
 
@@ -254,7 +247,9 @@ static int take_body(json_t *doc, const struct body *b, struct create_req *out, 
     out->env = b->env;
     out->timeout_s = b->timeout_s;
     out->secure_access = b->secure_access;
-    return refuse_unsupported(b, e);
+    if (refuse_unsupported(b, e) < 0)
+        return -1;
+    return volume_body_decode(b->volumes, &out->volumes, e);
 }
 
 /* Names the request by its content: the order of members and blanks do not count. */

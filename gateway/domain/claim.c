@@ -13,7 +13,7 @@
 #define SB_INVALID "SANDBOX::INVALID_PARAMETER"
 #define EGRESS "OPENSANDBOX_EGRESS_"
 
-enum { CLAIM_RESERVE = 64 << 10 }; /* bytes left for the mounts, which are known later */
+_Static_assert(CLAIM_RESERVE >= VOLUMES_MAX * (2 * HOST_PATH + 128), "paths may be escaped");
 
 /* For programs that size their pools by the machine's CPUs and cannot see a quota. */
 static const char *const hints[] = {

@@ -3,6 +3,8 @@
 #pragma once
 #include <jansson.h>
 
+enum { CLAIM_RESERVE = 136 << 10 }; /* bytes left for the mounts, which are known later */
+
 struct create_req;
 struct err;
 struct lifecycle;

@@ -9,10 +9,12 @@
 #include "gateway/domain/fault.h"
 #include "gateway/domain/making.h"
 #include "gateway/domain/metadata.h"
+#include "gateway/domain/metrics.h"
 #include "gateway/domain/places.h"
 #include "gateway/domain/platform.h"
 #include "gateway/domain/resources.h"
 #include "gateway/domain/snapshots.h"
+#include "gateway/domain/volumes.h"
 #include "gateway/store/idempotency_store.h"
 #include "gateway/store/sandbox_store.h"
 
@@ -121,6 +123,7 @@ static int take_back(struct making *m, struct err *why)
     } else {
         if (lc->places)
             places_drop(lc->places, m->sb.id);
+        volumes_undo(lc->volumes, m->plan, m->sb.id);
         if (idempotency_store_release(lc->db, m->sb.id, NULL) < 0 ||
             sandbox_store_remove(lc->db, m->sb.id, NULL) < 0)
             making_undo(m, why);
@@ -171,6 +174,7 @@ static int begin(struct making *m, const struct create_req *rq, struct idempoten
     rc = insert(m, rq, first, e);
     if (rc != 0)
         return rc;
+    metrics_phase(m->lc->metrics, METRICS_STORE, m->began_us);
     lifecycle_show(m->lc, &m->sb); /* requests by proxy wait for it */
     (void)fault_point("create.intent");
     if (making_start(m, why) == 0)
@@ -181,7 +185,7 @@ static int begin(struct making *m, const struct create_req *rq, struct idempoten
 /* Takes m over, whose record is in the store. */
 static int carry_on(struct making *m, const struct err *started, struct sandbox *out, struct err *e)
 {
-    bool pull = started->code == ERRC_NOT_FOUND;
+    bool pull = m->no_image;
 
     if (started->code != ERRC_NONE && !pull) {
         *e = *started;
@@ -293,8 +297,8 @@ static int create_once(struct lifecycle *lc, struct create_req *rq, struct sandb
                    "Idempotency-Key: other requests with this key keep failing; try again");
 }
 
-int lifecycle_create(struct lifecycle *lc, const struct create_req *rq, struct sandbox *out,
-                     struct err *e)
+static int create_any(struct lifecycle *lc, const struct create_req *rq, struct sandbox *out,
+                      struct err *e)
 {
     struct create_req canonical = *rq;
     struct resources res;
@@ -306,14 +310,29 @@ int lifecycle_create(struct lifecycle *lc, const struct create_req *rq, struct s
     return create(lc, &canonical, &res, NULL, out, e);
 }
 
+int lifecycle_create(struct lifecycle *lc, const struct create_req *rq, struct sandbox *out,
+                     struct err *e)
+{
+    int rc = create_any(lc, rq, out, e);
+
+    if (rc == 0 && out->state == SANDBOX_PENDING)
+        metrics_count(lc->metrics, METRICS_CREATE, METRICS_PENDING);
+    else
+        (void)metrics_done(lc->metrics, METRICS_CREATE, rc, e);
+    return rc;
+}
+
 /* ---- the end of the server ---- */
 
 /* Its claim breaks off, and its thread undoes it. */
 static void cut_off(void *arg, const char *id)
 {
     struct lifecycle *lc = arg;
+    AUTO_KEYED struct keyed_lock *held = keyed_lock_take(lc->locks, id);
+    struct err e = { 0 };
 
-    (void)runtime_remove(lc->rt, id, NULL);
+    if (held && runtime_remove(lc->rt, id, &e) < 0)
+        log_warn("create not cut off", LOG_S("id", id), LOG_S("error", e.msg));
 }
 
 void lifecycle_stop(struct lifecycle *lc)

@@ -11,7 +11,7 @@
 #include "gateway/domain/worker.h"
 
 enum {
-    EXPIRY_THREADS = 32,      /* removals at one time, those in their grace included */
+    EXPIRY_THREADS = 16,      /* removals at one time, those in their grace included */
     EXPIRY_IDS_MAX = 1 << 17, /* that wait to be removed */
     EXPIRY_RETRY_MS = 1000,   /* after a failure; doubles with each */
     EXPIRY_RETRY_MAX_MS = 30000,

@@ -5,6 +5,7 @@
  * All functions block and are safe from any thread; operations on one id are serialised by a
  * keyed lock. Errors carry the contract's codes (lifecycle.md 1.6). */
 #pragma once
+#include "gateway/domain/volume_rules.h"
 #include "gateway/sandbox.h"
 
 #include <jansson.h>
@@ -17,8 +18,10 @@ struct db;
 struct err;
 struct expiry;
 struct keyed_locks;
+struct metrics;
 struct places;
 struct sandbox_query;
+struct volumes;
 
 enum {
     LIFECYCLE_TIMEOUT_MIN_S = 60,
@@ -29,7 +32,8 @@ struct lifecycle {
     struct db *db;
     struct runtime *rt;
     struct keyed_locks *locks;
-    struct places *places; /* kept in step with the store; NULL in tests without one */
+    struct places *places;   /* kept in step with the store; NULL in tests without one */
+    struct volumes *volumes; /* NULL: no sandbox may have any */
     const struct clock *clock;
     struct expiry *expiry; /* told when an expiry changes; NULL in tests without one */
     int64_t started_ms;    /* Pending rows older than this are leftovers of an earlier process */
@@ -43,6 +47,7 @@ struct lifecycle {
     const json_t *env;         /* of every sandbox, below what a request names; object of strings */
     struct captures *captures; /* sandboxes whose files are being captured; NULL: never any */
     int capture_wait_ms;       /* how long a change waits for the end of a capture */
+    struct metrics *metrics;   /* NULL: nothing is counted */
 };
 
 /* What a client asks for; borrowed. JSON values are type-checked by the decoder. */
@@ -61,11 +66,12 @@ struct create_req {
     const json_t *extensions;        /* object of strings or NULL */
     int64_t renew_s;                 /* renewal by access, seconds; 0: none */
     char login_ports[SANDBOX_PORTS]; /* as struct sandbox has it */
-    bool secure_access;              /* callers of its ports have to present a token */
-    const json_t *hooks;             /* "lifecycle" of common/agent/wire.h, complete; NULL: none */
-    int64_t pre_start_s;             /* longest time the preStart hook may take; 0: there is none */
-    const char *key;                 /* Idempotency-Key; NULL: none */
-    char body_sha256[65];            /* of the request's canonical body; with key */
+    struct volume_list volumes;
+    bool secure_access;   /* callers of its ports have to present a token */
+    const json_t *hooks;  /* "lifecycle" of common/agent/wire.h, complete; NULL: none */
+    int64_t pre_start_s;  /* longest time the preStart hook may take; 0: there is none */
+    const char *key;      /* Idempotency-Key; NULL: none */
+    char body_sha256[65]; /* of the request's canonical body; with key */
 };
 
 /* Fills lc->places and lc->expiry from the store; once, at start. */

@@ -1,5 +1,7 @@
 #include "gateway/domain/making.h"
 
+#include "common/agent/wire.h"
+#include "common/base/buf.h"
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -8,16 +10,21 @@
 #include "common/base/rand.h"
 #include "gateway/domain/claim.h"
 #include "gateway/domain/creates.h"
-#include "gateway/domain/expiry.h"
 #include "gateway/domain/fault.h"
+#include "gateway/domain/metrics.h"
 #include "gateway/domain/resources.h"
+#include "gateway/domain/volumes.h"
 #include "gateway/store/idempotency_store.h"
 #include "gateway/store/sandbox_store.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { PULL_SLICE_MS = 1000, PROGRESS_MS = 1000 };
+enum {
+    PULL_SLICE_MS = 1000,
+    PROGRESS_MS = 1000,
+    LAST_LINES = 100, /* of its output that are kept, within SANDBOX_LOGS_MAX */
+};
 
 /* ---- what is made ---- */
 
@@ -90,13 +97,16 @@ static int fill(struct making *m, const struct create_req *rq, const struct reso
 
     m->timeout_s = rq->timeout_s;
     m->hooked = rq->pre_start_s > 0;
-    m->claim_ms = m->lc->ready_timeout_ms + (int)rq->pre_start_s * 1000;
+    m->claim_ms = m->lc->ready_timeout_ms;
+    if (m->hooked)
+        m->claim_ms += (int)rq->pre_start_s * 1000 + AGENT_PRE_START_MORE_MS;
     rand_hex(secret, RAND_SECRET_BYTES);
     sha256_hex(secret, strlen(secret), m->claim_sha256);
     if (fill_record(m->lc, rq, &m->sb, e) < 0 ||
         copy_text(rq->registry_user, &m->registry_user, e) < 0 ||
         copy_text(rq->registry_password, &m->registry_password, e) < 0 ||
-        claim_make(m->lc, rq, res, secret, m->sb.token, &m->claim, e) < 0)
+        claim_make(m->lc, rq, res, secret, m->sb.token, &m->claim, e) < 0 ||
+        volumes_plan(m->lc->volumes, &rq->volumes, m->sb.id, &m->plan, e) < 0)
         return -1;
     fill_spec(m, res);
     return 0;
@@ -112,6 +122,7 @@ struct making *making_new(struct lifecycle *lc, const struct create_req *rq,
         return NULL;
     }
     m->lc = lc;
+    m->began_us = metrics_now_us();
     if (fill(m, rq, res, e) < 0) {
         making_free(m);
         return NULL;
@@ -128,6 +139,7 @@ void making_free(struct making *m)
     free(m->registry_password);
     free(m->registry_user);
     json_decref(m->claim);
+    volume_plan_free(m->plan);
     sandbox_done(&m->sb);
     free(m);
 }
@@ -165,15 +177,32 @@ static int interrupted(struct err *e)
 
 /* ---- steps ---- */
 
+/* The first time; what the agent has to find is known only then. */
+static int bring_up_volumes(struct making *m, struct err *e)
+{
+    if (volumes_bring_up(m->plan, e) < 0)
+        return -1;
+    m->spec.n_mounts = volume_plan_mounts(m->plan, &m->spec.mounts);
+    if (json_object_set_new(m->claim, "mounts", volume_plan_identities(m->plan)) < 0)
+        return err_nomem(e);
+    return 0;
+}
+
 int making_start(struct making *m, struct err *e)
 {
+    int64_t began = metrics_now_us();
+
+    if (bring_up_volumes(m, e) < 0)
+        return -1;
     m->held = true;
+    m->no_image = false;
     if (runtime_start_held(m->lc->rt, &m->spec, &m->sb.place, e) == 0) {
+        metrics_phase(m->lc->metrics, METRICS_START, began);
         (void)fault_point("create.held");
         return 0;
     }
-    if (e->code == ERRC_NOT_FOUND)
-        m->held = false; /* the image is missing: nothing was made */
+    m->no_image = e->code == ERRC_NOT_FOUND;
+    m->held = !m->no_image;
     return -1;
 }
 
@@ -223,7 +252,7 @@ static int start_again(struct making *m, struct err *e)
         return -1;
     if (making_start(m, e) == 0)
         return 0;
-    if (e->code != ERRC_NOT_FOUND)
+    if (!m->no_image)
         return -1;
     m->pulling = true;
     return err_api(e, ERRC_INTERNAL, "DOCKER::SANDBOX_IMAGE_PULL_FAILED",
@@ -233,6 +262,7 @@ static int start_again(struct making *m, struct err *e)
 
 int making_pull(struct making *m, struct err *e)
 {
+    int64_t began = metrics_now_us();
     int rc;
 
     tell_progress(m, "");
@@ -243,6 +273,7 @@ int making_pull(struct making *m, struct err *e)
     if (rc < 0)
         return -1;
     m->pulling = false;
+    metrics_phase(m->lc->metrics, METRICS_PULL, began);
     (void)fault_point("create.pulled");
     return start_again(m, e);
 }
@@ -286,16 +317,21 @@ static int confirm(struct making *m, struct err *e)
 int making_finish(struct making *m, struct err *e)
 {
     struct lifecycle *lc = m->lc;
+    int64_t began = metrics_now_us();
 
     if (m->hooked && m->creation && !creates_may_take_long(lc->creates, m->creation))
         return interrupted(e);
+    if (m->hooked) /* if it cannot be told, it runs all the same */
+        (void)sandbox_store_progress(lc->db, m->sb.id, "PRE_START", "The preStart hook runs.",
+                                     NULL);
+    m->claimed = true;
     if (runtime_claim(lc->rt, m->sb.id, &m->sb.place, m->claim, m->claim_ms, e) < 0)
         return stopping(m) && m->hooked ? interrupted(e) : -1;
+    metrics_phase(lc->metrics, METRICS_CLAIM, began);
     (void)fault_point("create.claimed");
     if (confirm(m, e) < 0)
         return -1;
-    if (m->sb.expires_ms && lc->expiry)
-        expiry_kick(lc->expiry);
+    metrics_phase(lc->metrics, METRICS_TOTAL, m->began_us);
     log_info("sandbox created", LOG_S("id", m->sb.id), LOG_S("image", m->sb.image));
     return 0;
 }
@@ -309,16 +345,30 @@ static const char *reason_of(const struct making *m)
     return m->pulling ? "IMAGE_PULL_FAILED" : "CREATE_FAILED";
 }
 
+/* What hook and entrypoint had to say. */
+static void keep_output(struct making *m, struct buf *out)
+{
+    const struct runtime_log_query q = { .tail = LAST_LINES };
+    bool cut;
+
+    if (m->claimed && runtime_logs(m->lc->rt, m->sb.id, &q, out, &cut, NULL) < 0)
+        buf_clear(out); /* the error itself is on record */
+}
+
 static int end_it(struct making *m, const struct err *why, struct err *e)
 {
+    AUTO_BUF struct buf output = BUF_INIT(SANDBOX_LOGS_MAX);
     struct sandbox_end end = {
         .state = SANDBOX_FAILED,
         .ended_ms = m->lc->clock->wall_ms(),
         .exit_code = SANDBOX_NO_EXIT_CODE,
     };
 
+    keep_output(m, &output);
     if (m->held && runtime_remove(m->lc->rt, m->sb.id, e) < 0)
         return -1;
+    volumes_undo(m->lc->volumes, m->plan, m->sb.id);
+    end.logs = output.len ? output.data : NULL;
     (void)snprintf(end.reason, sizeof(end.reason), "%s", reason_of(m));
     (void)snprintf(end.message, sizeof(end.message), "%s", why->msg);
     return lifecycle_bury(m->lc, m->sb.id, &end, e);
@@ -335,6 +385,7 @@ void making_undo(struct making *m, struct err *why)
         if (m->held && runtime_remove(m->lc->rt, m->sb.id, &e) < 0)
             log_warn("deleted sandbox not removed yet", LOG_S("id", m->sb.id),
                      LOG_S("error", e.msg));
+        volumes_undo(m->lc->volumes, m->plan, m->sb.id);
         return;
     }
     log_warn("create failed", LOG_S("id", m->sb.id), LOG_S("error", why->msg));

@@ -8,6 +8,7 @@
 #include "gateway/domain/expiry.h"
 #include "gateway/domain/lifecycle.h"
 #include "gateway/domain/places.h"
+#include "gateway/domain/volumes.h"
 #include "gateway/domain/worker.h"
 #include "gateway/store/idempotency_store.h"
 #include "gateway/store/sandbox_store.h"
@@ -205,6 +206,8 @@ int reconcile_once(struct reconcile *r, struct err *e)
         return -1;
     rc = sweep(r, &list, e);
     runtime_list_free(&list);
+    if (rc == 0)
+        volumes_sweep(r->lc->volumes);
     if (rc == 0)
         rc = sandbox_store_forget_ended(r->lc->db, r->lc->clock->wall_ms() - r->cfg.ended_keep_ms,
                                         e);

@@ -9,6 +9,8 @@
 #include "common/base/log.h"
 #include "gateway/domain/fault.h"
 #include "gateway/domain/lifecycle_internal.h"
+#include "gateway/domain/metrics.h"
+#include "gateway/domain/volumes.h"
 #include "gateway/store/event_store.h"
 #include "gateway/store/sandbox_store.h"
 
@@ -94,7 +96,8 @@ static void note_own_end(struct lifecycle *lc, const struct sandbox *sb,
     add_earlier(end->message, sb->message, &was);
 }
 
-/* False when there is nothing to read any more, or the runtime fails. */
+/* Without a grace it is left to the removal to kill it. False when there is nothing to read any more,
+ * or the runtime fails. */
 static bool stop(struct lifecycle *lc, const struct sandbox *sb, struct sandbox_end *end)
 {
     struct runtime_status st = { .state = RUNTIME_UNKNOWN };
@@ -106,8 +109,9 @@ static bool stop(struct lifecycle *lc, const struct sandbox *sb, struct sandbox_
         note_own_end(lc, sb, &st, end);
         return true;
     }
-    if (runtime_stop(lc->rt, sb->id, is_graceful(sb) ? lc->stop_grace_ms : 0, &e) < 0 &&
-        e.code != ERRC_UNSUPPORTED) {
+    if (!lc->stop_grace_ms || !is_graceful(sb))
+        return true;
+    if (runtime_stop(lc->rt, sb->id, lc->stop_grace_ms, &e) < 0 && e.code != ERRC_UNSUPPORTED) {
         log_warn("sandbox could not be stopped in good order", LOG_S("id", sb->id),
                  LOG_S("error", e.msg));
         return false;
@@ -118,7 +122,7 @@ static bool stop(struct lifecycle *lc, const struct sandbox *sb, struct sandbox_
 
 static void keep_output(struct lifecycle *lc, const char *id, struct buf *out)
 {
-    const struct runtime_log_query q = { .tail = LAST_LINES };
+    const struct runtime_log_query q = { .tail = LAST_LINES, .timestamps = true };
     struct err e = { 0 };
     bool cut = false;
 
@@ -131,7 +135,7 @@ static void keep_output(struct lifecycle *lc, const char *id, struct buf *out)
 
 /* ---- steps ---- */
 
-int lifecycle_finish_removal(struct lifecycle *lc, const struct sandbox *sb, struct err *e)
+static int finish_removal(struct lifecycle *lc, const struct sandbox *sb, struct err *e)
 {
     AUTO_BUF struct buf output = BUF_INIT(SANDBOX_LOGS_MAX);
     struct sandbox_end end;
@@ -150,6 +154,7 @@ int lifecycle_finish_removal(struct lifecycle *lc, const struct sandbox *sb, str
         return err_wrap(e, "Sandbox %s could not be removed yet; it will be retried", sb->id);
     }
     (void)fault_point("delete.removed");
+    volumes_release(lc->volumes, sb->id);
     end.logs = output.len ? output.data : NULL;
     end.ended_ms = lc->clock->wall_ms();
     if (lifecycle_bury(lc, sb->id, &end, e) < 0)
@@ -157,6 +162,17 @@ int lifecycle_finish_removal(struct lifecycle *lc, const struct sandbox *sb, str
     (void)fault_point("delete.confirmed");
     log_info("sandbox ended", LOG_S("id", sb->id), LOG_S("reason", sb->reason));
     return 0;
+}
+
+int lifecycle_finish_removal(struct lifecycle *lc, const struct sandbox *sb, struct err *e)
+{
+    int rc = finish_removal(lc, sb, e);
+
+    if (strcmp(sb->reason, REASON_EXPIRED) != 0)
+        return rc;
+    if (rc == 0)
+        metrics_expired(lc->metrics, lc->clock->wall_ms() - sb->expires_ms);
+    return metrics_done(lc->metrics, METRICS_EXPIRE, rc, e);
 }
 
 /* Writes the intent to remove, then removes. Caller holds the id's lock. */
@@ -196,7 +212,7 @@ static struct keyed_lock *take_for_delete(struct lifecycle *lc, const char *id, 
     return lifecycle_take(lc, id, lc->capture_wait_ms, e);
 }
 
-int lifecycle_delete(struct lifecycle *lc, const char *id, const char *by, struct err *e)
+static int delete_now(struct lifecycle *lc, const char *id, const char *by, struct err *e)
 {
     AUTO_KEYED struct keyed_lock *held = take_for_delete(lc, id, e);
     AUTO_SANDBOX struct sandbox sb = { 0 };
@@ -206,6 +222,11 @@ int lifecycle_delete(struct lifecycle *lc, const char *id, const char *by, struc
         return -1;
     (void)snprintf(message, sizeof(message), "Deleted by %s.", by ? by : "request");
     return end_sandbox(lc, &sb, REASON_DELETED, message, e);
+}
+
+int lifecycle_delete(struct lifecycle *lc, const char *id, const char *by, struct err *e)
+{
+    return metrics_done(lc->metrics, METRICS_DELETE, delete_now(lc, id, by, e), e);
 }
 
 /* ---- by time ---- */

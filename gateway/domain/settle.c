@@ -14,6 +14,8 @@
 
 enum { EXIT_KILLED = 128 + 9 };
 
+#define REASON_EXITED "CONTAINER_EXITED_ERROR"
+
 /* ---- ends ---- */
 
 /* The engine's flag is not to be relied on alone (it is that of one cgroup), and a process of the
@@ -47,8 +49,7 @@ void lifecycle_own_end(struct lifecycle *lc, const struct runtime_status *st, st
         sandbox_set_state(sb, SANDBOX_TERMINATED, "CONTAINER_EXITED",
                           "Sandbox container exited successfully.", at);
     else
-        sandbox_set_state(sb, SANDBOX_FAILED, oom ? "OOMKilled" : "CONTAINER_EXITED_ERROR", message,
-                          at);
+        sandbox_set_state(sb, SANDBOX_FAILED, oom ? "OOMKilled" : REASON_EXITED, message, at);
     sb->exit_code = st->exit_code;
 }
 
@@ -81,12 +82,19 @@ static bool is_over(const struct sandbox *sb)
     return sb->state == SANDBOX_TERMINATED || sb->state == SANDBOX_FAILED;
 }
 
+/* The news that memory had run out may come after that of the end. */
+static bool is_late_oom(struct lifecycle *lc, const struct sandbox *sb,
+                        const struct runtime_status *st)
+{
+    return strcmp(sb->reason, REASON_EXITED) == 0 && is_out_of_memory(lc, sb->id, st);
+}
+
 static int ended(struct lifecycle *lc, struct sandbox *sb, const struct runtime_status *st,
                  struct err *e)
 {
     enum sandbox_state from = sb->state;
 
-    if (is_over(sb))
+    if (is_over(sb) && !is_late_oom(lc, sb, st))
         return 0;
     lifecycle_own_end(lc, st, sb);
     log_info("sandbox exited", LOG_S("id", sb->id), LOG_N("status", st->exit_code));

@@ -6,6 +6,7 @@
 #include "gateway/domain/crew.h"
 #include "gateway/domain/expiry.h"
 #include "gateway/domain/lifecycle_internal.h"
+#include "gateway/domain/metrics.h"
 #include "gateway/domain/reconcile.h"
 #include "gateway/store/event_store.h"
 #include "gateway/store/sandbox_store.h"
@@ -189,7 +190,8 @@ static bool is_news(const struct subject *s, enum sandbox_state state)
 
     if (state == SANDBOX_STOPPING)
         return false;
-    if (has(s, RUNTIME_EVENT_REMOVED) || (has(s, RUNTIME_EVENT_ENDED) && !over))
+    if (has(s, RUNTIME_EVENT_REMOVED) || (has(s, RUNTIME_EVENT_ENDED) && !over) ||
+        (has(s, RUNTIME_EVENT_OOM) && over)) /* then it is the reason of the end */
         return true;
     switch (s->last) {
     case RUNTIME_EVENT_STARTED:
@@ -264,6 +266,7 @@ static void on_event(void *arg, const struct runtime_event *ev)
 
     switch (ev->kind) {
     case RUNTIME_EVENT_SYNC:
+        metrics_stream(w->lc->metrics, true);
         log_debug("the engine's events are being read");
         if (w->reconcile)
             reconcile_kick(w->reconcile);
@@ -271,7 +274,8 @@ static void on_event(void *arg, const struct runtime_event *ev)
             expiry_hurry(w->lc->expiry);
         break;
     case RUNTIME_EVENT_LOST:
-        log_warn("the engine's events broke off; reading them again as soon as it answers");
+        metrics_stream(w->lc->metrics, false);
+        log_debug("the engine's events broke off"); /* the runtime says why */
         break;
     default:
         if (!keep(w, ev))

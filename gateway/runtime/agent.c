@@ -5,6 +5,7 @@
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/macros.h"
 #include "common/json/jx.h"
 
 #include <curl/curl.h>
@@ -77,11 +78,20 @@ static void set_up(CURL *c, const struct runtime_place *place, const char *body,
 /* What a claim that cannot be carried out (400) means for the client; the agent's code decides. */
 static int cannot(const char *code, const char *text, struct err *e)
 {
-    if (code && strcmp(code, AGENT_PRE_START_FAILED) == 0)
-        return err_api(e, ERRC_INTERNAL, "DOCKER::SANDBOX_START_FAILED",
-                       "lifecycle.preStart failed: %.*s", TEXT_MAX, text);
-    if (code && strcmp(code, AGENT_MOUNT_REFUSED) == 0)
-        return err_api(e, ERRC_INVALID, "VOLUME::INVALID_HOST_PATH", "%.*s", TEXT_MAX, text);
+    static const struct {
+        const char *code;
+        enum errc class;
+        const char *api_code;
+    } rows[] = {
+        { AGENT_LIFECYCLE_INVALID, ERRC_INVALID, "SANDBOX::INVALID_PARAMETER" },
+        { AGENT_PRE_START_FAILED, ERRC_INTERNAL, "DOCKER::SANDBOX_START_FAILED" },
+        { AGENT_MOUNT_REFUSED, ERRC_INVALID, "VOLUME::INVALID_HOST_PATH" },
+    };
+    size_t i;
+
+    for (i = 0; code && i < ARRAY_LEN(rows); i++)
+        if (strcmp(code, rows[i].code) == 0)
+            return err_api(e, rows[i].class, rows[i].api_code, "%.*s", TEXT_MAX, text);
     return err_api(e, ERRC_INVALID, "DOCKER::INVALID_ENTRYPOINT", "%.*s", TEXT_MAX, text);
 }
 

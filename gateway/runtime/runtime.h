@@ -137,8 +137,8 @@ struct runtime_ops {
     int (*pull)(struct runtime *rt, const struct runtime_image *image, int wait_ms,
                 char progress[RUNTIME_TEXT], struct err *e);
     /* Makes and starts a held sandbox and tells where it is. Not idempotent: the id must be new.
-     * Never pulls: ERRC_NOT_FOUND when the image is not there (with snapshot_id:
-     * SNAPSHOT::INVALID_RESTORE_CONFIG and ERRC_CONFLICT). On failure nothing of it is left, or
+     * Never pulls: ERRC_NOT_FOUND when the image is not there or of another platform, and for
+     * nothing else (with snapshot_id: SNAPSHOT::INVALID_RESTORE_CONFIG and ERRC_CONFLICT). On failure nothing of it is left, or
      * what is left carries the id so that remove finds it. Other errors carry the contract's codes
      * (lifecycle.md 1.6): DOCKER::SANDBOX_START_FAILED, SANDBOX::INVALID_PARAMETER (ERRC_INVALID)
      * for what the client can put right. */

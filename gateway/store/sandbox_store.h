@@ -22,7 +22,8 @@ int sandbox_store_find(struct db *db, const char *id, struct sandbox *out, struc
  * ERRC_CONFLICT when it is in another, ERRC_NOT_FOUND when it is gone. */
 int sandbox_store_transition(struct db *db, const struct sandbox *sb, enum sandbox_state from,
                              struct err *e);
-/* As transition from SANDBOX_PENDING, and stores the place. */
+/* As transition from SANDBOX_PENDING, and stores the place; volumes it made and is to keep are its
+ * own no more (volume_store.h). */
 int sandbox_store_started(struct db *db, const struct sandbox *sb, struct err *e);
 /* Changes the words of a record that is still SANDBOX_PENDING, without an event; ERRC_NOT_FOUND when
  * it is not. */
@@ -32,7 +33,10 @@ int sandbox_store_progress(struct db *db, const char *id, const char *reason, co
 int sandbox_store_moved(struct db *db, const char *id, const struct runtime_place *place,
                         struct err *e);
 int sandbox_store_set_expiry(struct db *db, const char *id, int64_t expires_ms, struct err *e);
-int sandbox_store_set_metadata(struct db *db, const char *id, const char *json, struct err *e);
+/* Merges a JSON object of strings and nulls (which delete) into the metadata, in one step with what
+ * others change; ERRC_INVALID when it would have more than max entries. *out is the record after it. */
+int sandbox_store_patch_metadata(struct db *db, const char *id, const char *patch, int max,
+                                 struct sandbox *out, struct err *e);
 /* Turns the record into that of a sandbox that ended: what is secret in it goes. One transaction,
  * with an event. From SANDBOX_PENDING to SANDBOX_FAILED frees its Idempotency-Key. 0 also when there
  * is no such record. */

@@ -1,9 +1,10 @@
 """Fixtures of the gateway and SDK suites."""
 
 import os
+import subprocess
 
 import pytest
-from harness import Engine, Gateway
+from harness import BUSYBOX, Engine, Gateway, Private
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +35,16 @@ def make_gateway(tmp_path, engine):
     yield make
     for gw in made:
         gw.cleanup()
+
+
+@pytest.fixture
+def private(engine):
+    p = Private()
+    p.start()
+    # the image comes from the main engine: there is no registry
+    main, own = (["docker", "-H", f"unix://{e.path}"] for e in (engine, p.engine))
+    save = subprocess.Popen([*main, "save", BUSYBOX], stdout=subprocess.PIPE)
+    subprocess.run([*own, "load", "-q"], stdin=save.stdout, check=True, stdout=subprocess.DEVNULL)
+    save.wait()
+    yield p
+    p.remove()

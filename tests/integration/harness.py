@@ -1,14 +1,18 @@
 """A gateway as a process of its own, the engine by its API, waiting with a deadline instead of sleeping."""
 
+import datetime
 import http.client
 import json
 import os
 import pathlib
 import re
 import secrets
+import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
+import tempfile
 import time
 import urllib.parse
 
@@ -16,6 +20,7 @@ import openapi
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BASE, NONROOT, BUSYBOX, STATIC = (f"sandgate-{n}:local" for n in ("base", "nonroot", "busybox", "static"))
+ENGINE_SCRIPT = str(ROOT / "deploy/setup/engine.sh")
 TAIL = ["tail", "-f", "/dev/null"]
 
 
@@ -60,6 +65,31 @@ class Engine:
         status, info = self.call("GET", f"/containers/sandbox-{sandbox_id}/json")
         assert status == 200, info
         return info
+
+
+class Private:
+    """An engine of our own, for what would hurt others."""
+
+    def __init__(self):
+        self.dir = tempfile.mkdtemp(prefix="sg-", dir="/tmp")
+
+    def start(self):
+        command = [ENGINE_SCRIPT, "--private", self.dir]
+        address = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        self.engine = Engine(address.strip().removeprefix("unix://"))
+        return self.engine
+
+    def stop(self):
+        subprocess.run([ENGINE_SCRIPT, "--stop", self.dir], check=True)
+
+    def kill9(self):
+        pid = int(next(pathlib.Path(self.dir).glob("**/pid")).read_text())
+        os.kill(pid, 9)
+        wait_for("the engine is dead", lambda: not pathlib.Path(f"/proc/{pid}/exe").exists())
+
+    def remove(self):
+        subprocess.run([ENGINE_SCRIPT, "--remove", self.dir], check=False)
+        shutil.rmtree(self.dir, ignore_errors=True)
 
 
 class Gateway:
@@ -138,6 +168,24 @@ class Gateway:
         host, _, path = reply.json["endpoint"].partition("/")
         name, _, port = host.partition(":")
         return name, int(port), "/" + path, reply.json["headers"]
+
+    def state(self, sandbox_id):
+        """The sandbox's status object, or the message of its 404."""
+        reply = self.request("GET", f"/v1/sandboxes/{sandbox_id}")
+        return reply.json["status"] if reply.status == 200 else reply.json["message"]
+
+    def renew(self, sandbox_id, seconds):
+        """(when it would end, the answer's status)"""
+        at = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=seconds)
+        at = at.replace(microsecond=at.microsecond // 1000 * 1000)
+        body = {"expiresAt": at.isoformat()}
+        return at, self.request("POST", f"/v1/sandboxes/{sandbox_id}/renew-expiration", body).status
+
+    def column(self, sandbox_id, name):
+        """What the database holds about the sandbox, ended or not."""
+        with sqlite3.connect(f"file:{self.dir}/sandgate.db?mode=ro", uri=True) as db:
+            row = db.execute(f"SELECT {name} FROM sandboxes WHERE id = ?", (sandbox_id,)).fetchone()
+        return row and row[0]
 
     def kill9(self):
         self.process.kill()

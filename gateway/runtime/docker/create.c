@@ -1,7 +1,9 @@
 /* start_held: the hot path is exactly three engine calls, create, start, inspect. Everything else
  * (image, its platform, network, agent) is found missing by the engine's own refusal. */
+#include "common/agent/wire.h"
 #include "common/base/err.h"
 #include "common/base/log.h"
+#include "common/base/rand.h"
 #include "common/json/jx.h"
 #include "gateway/runtime/docker/docker.h"
 #include "gateway/runtime/docker/engine.h"
@@ -37,7 +39,7 @@ static int create_path(const struct runtime_spec *spec, struct buf *out)
 
     if (buf_printf(out, "/containers/create?name=" SANDBOX_NAME "%s", spec->id) < 0)
         return -1;
-    image_platform(spec->image.platform_os, spec->image.platform_arch, platform);
+    image_ref_platform(spec->image.platform_os, spec->image.platform_arch, platform);
     return *platform ? engine_query(out, "platform", platform) : 0;
 }
 
@@ -52,6 +54,30 @@ static void heed_warnings(struct docker *d, const struct engine_reply *r)
 
     if (first && !atomic_exchange(&d->warned, true))
         log_warn("the container engine warns at the start of sandboxes", LOG_S("warning", first));
+}
+
+/* A request whose answer was lost is sent again by the HTTP client when the connection was a kept
+ * one: then the name is taken, by this very start. Nothing else has its claim. */
+static bool is_made_already(struct start *s)
+{
+    char path[DOCKER_PATH];
+    char claim[sizeof(AGENT_ARG_CLAIM_SHA256) + RAND_SECRET_TEXT];
+    const struct engine_call c = { .method = "GET", .path = path };
+    json_auto_t *about = NULL;
+    json_t *item;
+    size_t i;
+
+    (void)snprintf(path, sizeof(path), "/containers/" SANDBOX_NAME "%s/json", s->spec->id);
+    (void)snprintf(claim, sizeof(claim), AGENT_ARG_CLAIM_SHA256 "%s", s->spec->claim_sha256);
+    if (engine_do(s->d->engine, &c, "look who has the name", &about, NULL) < 0)
+        return false;
+    json_array_foreach(json_object_get(json_object_get(about, "Config"), "Cmd"), i, item) {
+        const char *arg = json_string_value(item);
+
+        if (arg && strcmp(arg, claim) == 0)
+            return true;
+    }
+    return false;
 }
 
 static enum fault call_create(struct start *s, struct err *e)
@@ -73,6 +99,8 @@ static enum fault call_create(struct start *s, struct err *e)
         heed_warnings(s->d, &r);
         return FAULT_NONE;
     }
+    if (r.status == 409 && is_made_already(s))
+        return FAULT_NONE;
     s->made = false; /* refused; one of the same name is not ours to remove */
     return refusal_judge(s->d, s->spec, &r, true, e);
 }
@@ -169,7 +197,7 @@ int docker_start_held(struct runtime *rt, const struct runtime_spec *spec,
     unsigned missing = 0;
     int i;
 
-    if (image_name(&spec->image, s.image, e) < 0)
+    if (image_ref_name(&spec->image, s.image, e) < 0)
         return -1;
     for (i = 0; i < ATTEMPTS; i++) {
         if (docker_parts_get(s.d, missing, &s.parts, e) < 0)

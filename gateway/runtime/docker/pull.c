@@ -75,24 +75,6 @@ struct pulls *pulls_new(struct engine *en, int timeout_ms)
     return ps;
 }
 
-int pull_split(const char *image, struct pull_ref *out)
-{
-    const char *at = strchr(image, '@');
-    size_t len = at ? (size_t)(at - image) : strlen(image);
-    const char *slash = memrchr(image, '/', len);
-    const char *base = slash ? slash + 1 : image;
-    const char *colon = memchr(base, ':', len - (size_t)(base - image));
-    size_t name_len = colon ? (size_t)(colon - image) : len;
-    const char *tag = at ? at + 1 : colon ? colon + 1 : "latest";
-
-    if (strncmp(image, "sha256:", 7) == 0 || name_len >= PULL_REF || strlen(tag) >= PULL_REF)
-        return -1;
-    memcpy(out->name, image, name_len);
-    out->name[name_len] = '\0';
-    memcpy(out->tag, tag, strlen(tag) + 1);
-    return 0;
-}
-
 /* ---- what is wanted ---- */
 
 static void wipe(char *secret)
@@ -118,7 +100,7 @@ static int copy(char **out, const char *s)
 
 static int wanted_set(struct wanted *w, const struct runtime_image *image, struct err *e)
 {
-    image_platform(image->platform_os, image->platform_arch, w->platform);
+    image_ref_platform(image->platform_os, image->platform_arch, w->platform);
     if (copy(&w->ref, image->ref) < 0 || copy(&w->user, image->registry_user) < 0 ||
         copy(&w->password, image->registry_password) < 0)
         return err_nomem(e);
@@ -134,7 +116,7 @@ static int make_key(const struct runtime_image *image, char out[RAND_SECRET_TEXT
                                   image->registry_password };
     size_t i;
 
-    image_platform(image->platform_os, image->platform_arch, platform);
+    image_ref_platform(image->platform_os, image->platform_arch, platform);
     for (i = 0; i < ARRAY_LEN(parts); i++)
         if (buf_append(&b, parts[i] ? parts[i] : "", parts[i] ? strlen(parts[i]) + 1 : 1) < 0)
             return -1;
@@ -169,19 +151,19 @@ static int base64url(const char *in, size_t len, struct buf *out)
 
 /* The registry that a name begins with, as the engine tells it from a path: a first part with a
  * dot, a colon or "localhost". */
-static void registry_of(const char *name, char out[PULL_REF])
+static void registry_of(const char *name, char out[IMAGE_REF])
 {
     size_t len = strcspn(name, "/");
     bool host = name[len] && (memchr(name, '.', len) || memchr(name, ':', len) ||
                               (len == 9 && memcmp(name, "localhost", 9) == 0));
 
-    (void)snprintf(out, PULL_REF, "%.*s", host ? (int)len : 27,
+    (void)snprintf(out, IMAGE_REF, "%.*s", host ? (int)len : 27,
                    host ? name : "https://index.docker.io/v1/");
 }
 
-static int make_auth(const struct wanted *w, const struct pull_ref *ref, struct buf *out)
+static int make_auth(const struct wanted *w, const struct image_ref *ref, struct buf *out)
 {
-    char registry[PULL_REF];
+    char registry[IMAGE_REF];
     json_auto_t *v = NULL;
     AUTO_FREE char *text = NULL;
 
@@ -215,7 +197,7 @@ static int failed(const struct wanted *w, const char *why, struct err *e)
                    w->ref, why);
 }
 
-static int make_path(const struct wanted *w, const struct pull_ref *ref, struct buf *out)
+static int make_path(const struct wanted *w, const struct image_ref *ref, struct buf *out)
 {
     if (buf_puts(out, "/images/create") < 0 || engine_query(out, "fromImage", ref->name) < 0 ||
         engine_query(out, "tag", ref->tag) < 0)
@@ -238,7 +220,7 @@ static int broken_off(const struct pull *p, struct err *e)
 
 static int fetch(struct pull *p, struct err *e)
 {
-    AUTO_BUF struct buf path = BUF_INIT(4 * PULL_REF);
+    AUTO_BUF struct buf path = BUF_INIT(4 * IMAGE_REF);
     AUTO_BUF struct buf auth = BUF_INIT(32 << 10);
     AUTO_REPLY struct engine_reply r = { 0 };
     struct engine_call c = { .method = "POST",
@@ -246,11 +228,11 @@ static int fetch(struct pull *p, struct err *e)
                              .sink = on_progress,
                              .sink_arg = p,
                              .stop_fd = &p->ps->stop_fd };
-    struct pull_ref ref;
+    struct image_ref ref;
     char text[PROGRESS_TEXT];
     int rc;
 
-    if (pull_split(p->want.ref, &ref) < 0)
+    if (image_ref_split(p->want.ref, &ref) < 0)
         return failed(&p->want, "an image id cannot be pulled", e);
     if (make_path(&p->want, &ref, &path) < 0 || make_auth(&p->want, &ref, &auth) < 0)
         return failed(&p->want, "the reference or the credentials are too long", e);
@@ -466,7 +448,7 @@ int pulls_get(struct pulls *ps, const struct runtime_image *image, int wait_ms,
     int rc;
 
     progress[0] = '\0';
-    if (image_name(image, name, e) < 0)
+    if (image_ref_name(image, name, e) < 0)
         return -1;
     if (image->snapshot_id)
         return look(ps, image, e);

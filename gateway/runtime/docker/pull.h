@@ -17,18 +17,10 @@ enum {
 
 /* The engine must outlive it. NULL: out of memory. */
 struct pulls *pulls_new(struct engine *en, int timeout_ms);
-/* Breaks off what still runs, within about a second. No call may run any more; takes NULL. */
+/* Breaks off what still runs. No call may run any more; takes NULL. */
 void pulls_free(struct pulls *ps);
 
 /* The pull verb of runtime.h. */
 int pulls_get(struct pulls *ps, const struct runtime_image *image, int wait_ms,
               char progress[RUNTIME_TEXT], struct err *e);
 unsigned pulls_running(struct pulls *ps);
-
-enum { PULL_REF = 512 };
-struct pull_ref {
-    char name[PULL_REF];
-    char tag[PULL_REF]; /* or digest; never empty: without one the engine pulls every tag */
-};
-/* Splits an image reference as the engine's API wants it. Pure. -1: too long or an image id. */
-int pull_split(const char *image, struct pull_ref *out);

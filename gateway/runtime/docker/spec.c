@@ -26,13 +26,15 @@ static json_t *make_labels(const struct docker *d, const struct runtime_spec *sp
 /* ---- mounts ---- */
 
 /* A source that is not there is refused by the engine: nothing is made as root behind the checks
- * of the domain. A fresh volume gets what the image has at its target, as users expect. */
+ * of the domain. A fresh volume gets what the image has at its target, as users expect. The
+ * propagation is left to the engine: private, but below its own directory, where parts of named
+ * volumes lie, it insists on a choice of its own. */
 static json_t *make_mount(const struct runtime_mount *m)
 {
-    return json_pack(
-        "{s:s, s:s, s:s, s:b, s:o}", "Type", m->named ? "volume" : "bind", "Source", m->source,
-        "Target", m->target, "ReadOnly", m->read_only, m->named ? "VolumeOptions" : "BindOptions",
-        m->named ? json_pack("{s:b}", "NoCopy", 0) : json_pack("{s:s}", "Propagation", "rprivate"));
+    return json_pack("{s:s, s:s, s:s, s:b, s:o}", "Type", m->named ? "volume" : "bind", "Source",
+                     m->source, "Target", m->target, "ReadOnly", m->read_only,
+                     m->named ? "VolumeOptions" : "BindOptions",
+                     m->named ? json_pack("{s:b}", "NoCopy", 0) : json_object());
 }
 
 static json_t *make_mounts(const struct docker *d, const struct docker_parts *parts,

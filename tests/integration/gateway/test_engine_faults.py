@@ -1,53 +1,12 @@
 """The engine is down, or dies in the middle of a create. Runs on a private engine of its own."""
 
-import os
-import pathlib
-import shutil
-import subprocess
-import tempfile
 import threading
 
 import pytest
 
-from harness import BUSYBOX, ROOT, Engine, wait_for
+from harness import BUSYBOX, wait_for
 
-SCRIPT = str(ROOT / "deploy/setup/engine.sh")
 ENTRY = ["/bin/busybox", "tail", "-f", "/dev/null"]
-
-
-class Private:
-    def __init__(self):
-        self.dir = tempfile.mkdtemp(prefix="sg-", dir="/tmp")
-
-    def start(self):
-        address = subprocess.run([SCRIPT, "--private", self.dir], check=True, capture_output=True, text=True).stdout
-        self.engine = Engine(address.strip().removeprefix("unix://"))
-        return self.engine
-
-    def stop(self):
-        subprocess.run([SCRIPT, "--stop", self.dir], check=True)
-
-    def kill9(self):
-        pid = int(next(pathlib.Path(self.dir).glob("**/pid")).read_text())
-        os.kill(pid, 9)
-        wait_for("the engine is dead", lambda: not pathlib.Path(f"/proc/{pid}/exe").exists())
-
-    def remove(self):
-        subprocess.run([SCRIPT, "--remove", self.dir], check=False)
-        shutil.rmtree(self.dir, ignore_errors=True)
-
-
-@pytest.fixture
-def private(engine):
-    p = Private()
-    p.start()
-    # the image comes from the main engine: there is no registry
-    main, own = (["docker", "-H", f"unix://{e.path}"] for e in (engine, p.engine))
-    save = subprocess.Popen([*main, "save", BUSYBOX], stdout=subprocess.PIPE)
-    subprocess.run([*own, "load", "-q"], stdin=save.stdout, check=True, stdout=subprocess.DEVNULL)
-    save.wait()
-    yield p
-    p.remove()
 
 
 def test_starts_without_an_engine_and_recovers(private, make_gateway):

@@ -67,8 +67,11 @@ static void reads_upstream_keys(void **state)
                           "[runtime]\ntype = \"docker\"\nexecd_image = \"opensandbox/execd:v1\"\n"
                           "[docker]\nnetwork_mode = \"bridge\"\ndrop_capabilities = [\"MKNOD\"]\n"
                           "pids_limit = 77\nno_new_privileges = false\n"
+                          "sandbox_binds = [\"/a,b:/c:ro\", \"v:/d\"]\n"
                           "[docker.sandbox_env]\nANY_NAME = \"x\"\n"
-                          "[store]\npath = \"/x/y.db\"\n"),
+                          "[store]\npath = \"/x/y.db\"\n"
+                          "[storage]\nallowed_host_paths = [\"/srv/a\", \"/srv/b\"]\n"
+                          "volume_default_size = \"2Gi\"\n"),
                      0);
     assert_string_equal(w->cfg.host, "0.0.0.0");
     assert_int_equal(w->cfg.port, 9000);
@@ -77,7 +80,17 @@ static void reads_upstream_keys(void **state)
     assert_null(w->cfg.drop_capabilities[1]);
     assert_int_equal(w->cfg.pids_limit, 77);
     assert_false(w->cfg.no_new_privileges);
+    assert_string_equal(w->cfg.sandbox_binds[0], "/a,b:/c:ro");
+    assert_string_equal(w->cfg.sandbox_binds[1], "v:/d");
+    assert_null(w->cfg.sandbox_binds[2]);
+    assert_int_equal(w->cfg.log_max_mb, 10);
     assert_string_equal(w->cfg.store_path, "/x/y.db");
+    assert_string_equal(w->cfg.allowed_host_paths[0], "/srv/a");
+    assert_string_equal(w->cfg.allowed_host_paths[1], "/srv/b");
+    assert_null(w->cfg.allowed_host_paths[2]);
+    assert_string_equal(w->cfg.ossfs_mount_root, "/mnt/ossfs");
+    assert_non_null(w->cfg.file);
+    assert_contains(w->notes.data, "storage.volume_default_size in line");
     assert_contains(w->notes.data, "runtime.execd_image in line 7 has no effect");
     assert_string_equal(json_string_value(json_object_get(w->cfg.sandbox_env, "ANY_NAME")), "x");
     assert_contains(w->notes.data, "differs from upstream: docker.publish_host");
@@ -106,6 +119,8 @@ static void refuses_wrong_values_naming_the_line(void **state)
         { "[docker]\nnetwork_mode = \"host\"\n", "host" },
         { "[runtime]\nline_endings = \"dos\"\n", "auto, keep or strip" },
         { "[engine]\nsocket = \"tcp://1.2.3.4:2375\"\n", "unix socket path" },
+        { "[secure_runtime]\ntype = \"firecracker\"\n", "use gvisor, kata" },
+        { "[sandbox]\nlog_max_mb = 1025\n", "sandbox.log_max_mb = 1025: must be between" },
         { "[snapshots]\nworkers = 0\n", "snapshots.workers = 0: must be between" },
         { "[snapshots]\nmax = 0\n", "snapshots.max = 0: must be between" },
         { "x = 2020-01-01\n", "dates" },

@@ -84,7 +84,7 @@ static void refuses_and_names_the_field(void **state)
         { "{" IMG "," ENTRY ",\"platform\":{\"os\":\"linux\"}}", "platform.arch", NULL },
         { "{" IMG "," ENTRY ",\"secureAccess\":\"perhaps\"}", "secureAccess", NULL },
         { "{" IMG "," ENTRY ",\"networkPolicy\":{}}", "networkPolicy", NULL },
-        { "{" IMG "," ENTRY ",\"volumes\":[{}]}", "volumes", "VOLUME::UNSUPPORTED_BACKEND" },
+        { "{" IMG "," ENTRY ",\"volumes\":[{}]}", "volumes[0].name", NULL },
         { "{" IMG "," ENTRY ",\"extensions\":{\"poolRef\":\"p\"}}", "poolRef",
           "SANDBOX::UNSUPPORTED_POOL_REF" },
         { "{" IMG "," ENTRY ",\"extensions\":{\"access.renew.extend.seconds\":\"299\"}}",
@@ -292,6 +292,33 @@ static void sizes_have_limits(void **state)
     expect_decode("lifecycle", many("{\"periodic\":[", "{}", API_HOOKS_MAX + 1, "]}"), false);
 }
 
+/* An object of n members with values of their own kind. */
+static char *members(size_t n)
+{
+    size_t size = n * 24 + 8;
+    char *out = malloc(size);
+    size_t len = (size_t)snprintf(out, size, "{");
+    size_t i;
+
+    for (i = 0; i < n; i++)
+        len += (size_t)snprintf(out + len, size - len, "%s\"k%zu\":\"v\"", i ? "," : "", i);
+    (void)snprintf(out + len, size - len, "}");
+    return out;
+}
+
+static void maps_have_a_number_of_members(void **state)
+{
+    static const char *const maps[] = { "env", "metadata", "extensions", "resourceLimits",
+                                        "resourceRequests" };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) {
+        expect_decode(maps[i], members(API_MAP_MAX), true);
+        expect_decode(maps[i], members(API_MAP_MAX + 1), false);
+    }
+}
+
 static char *body_of(const char *image, const char *entrypoint)
 {
     size_t size = strlen(image) + strlen(entrypoint) + 64;
@@ -432,6 +459,7 @@ int main(void)
         cmocka_unit_test(hooks_are_strict),
         cmocka_unit_test(hooks_are_completed),
         cmocka_unit_test(sizes_have_limits),
+        cmocka_unit_test(maps_have_a_number_of_members),
         cmocka_unit_test(image_and_entrypoint_have_limits),
         cmocka_unit_test(the_hash_names_the_content),
         cmocka_unit_test(takes_a_snapshot_instead_of_an_image),

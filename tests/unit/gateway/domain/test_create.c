@@ -3,6 +3,7 @@
 #include "tests/unit/gateway/domain/create_world.h"
 
 #include "common/agent/wire.h"
+#include "gateway/domain/claim.h"
 #include "gateway/store/sandbox_store.h"
 
 /* ---- the ordinary way ---- */
@@ -168,14 +169,14 @@ static void a_claim_has_a_size(void **state)
     json_t *env;
 
     memset(big, 'x', AGENT_CLAIM_MAX);
-    big[AGENT_CLAIM_MAX - (64 << 10) - 300] = '\0'; /* with token, secret and the rest it fits */
+    big[AGENT_CLAIM_MAX - CLAIM_RESERVE - 300] = '\0'; /* with token, secret and the rest it fits */
     env = json_pack("{s:s}", "A", big);
     w->rq.env = env;
     assert_int_equal(create(w, &sb, &e), 0);
     sandbox_done(&sb);
     json_decref(env);
     memset(big, 'x', AGENT_CLAIM_MAX);
-    big[AGENT_CLAIM_MAX - (64 << 10)] = '\0';
+    big[AGENT_CLAIM_MAX - CLAIM_RESERVE] = '\0';
     env = json_pack("{s:s}", "A", big);
     w->rq.env = env;
     assert_int_equal(create(w, &sb, &e), -1);
@@ -285,8 +286,10 @@ static void a_failure_reaches_who_waits_and_stays_on_record(void **state)
     struct sandbox_page p;
     struct sandbox sb;
     struct err e;
+    char *logs;
     size_t i;
 
+    fake_runtime_set_logs(w->rt, "last words\n");
     for (i = 0; i < 3; i++) {
         now_ms++;
         fake_runtime_pull_slices(w->rt, 1);
@@ -298,6 +301,9 @@ static void a_failure_reaches_who_waits_and_stays_on_record(void **state)
         assert_int_equal(lifecycle_list(&w->lc, &q, &p, &e), 0);
         expect_end(w, p.items[0].id, SANDBOX_FAILED, rows[i].reason);
         assert_contains(p.items[0].message, "fails on demand");
+        assert_int_equal(sandbox_store_logs(w->db, p.items[0].id, &logs, &e), 0);
+        assert_string_equal(logs, i == 2 ? "last words\n" : ""); /* nothing ran before the claim */
+        free(logs);
         sandbox_page_done(&p);
     }
     assert_int_equal(records(w, true), 3);
@@ -319,13 +325,17 @@ static void a_hook_is_waited_for_apart(void **state)
 {
     struct world *w = *state;
     char id[RUNTIME_ID];
+    struct sandbox sb;
 
     w->rq.hooks = w->hooks;
     w->rq.pre_start_s = 30;
     fake_runtime_hold_claims(w->rt, true);
     create_apart(w, id);
     assert_true(fake_runtime_wait_calls(w->rt, "claim", 1));
-    expect_state(w, id, SANDBOX_PENDING);
+    assert_int_equal(lifecycle_get(&w->lc, id, &sb, NULL), 0);
+    assert_int_equal(sb.state, SANDBOX_PENDING);
+    assert_string_equal(sb.reason, "PRE_START");
+    sandbox_done(&sb);
     fake_runtime_hold_claims(w->rt, false);
     finish(w, id);
     expect_state(w, id, SANDBOX_RUNNING);

@@ -253,6 +253,22 @@ static void renew_moves_the_expiry_both_ways(void **state)
     sandbox_done(&manual);
 }
 
+/* Renewing changes the time only, in whatever state. */
+static void renewing_leaves_the_state_alone(void **state)
+{
+    struct world *w = *state;
+    struct sandbox sb;
+    struct err e;
+
+    assert_int_equal(create(w, 600, &sb, &e), 0);
+    assert_int_equal(lifecycle_pause(&w->lc, sb.id, &e), 0);
+    assert_int_equal(lifecycle_renew(&w->lc, sb.id, now_ms + 5000, &e), 0);
+    assert_int_equal(state_of(w, sb.id), SANDBOX_PAUSED);
+    assert_int_equal(fake_runtime_state(w->rt, sb.id), RUNTIME_PAUSED);
+    assert_int_equal(lifecycle_resume(&w->lc, sb.id, &e), 0);
+    sandbox_done(&sb);
+}
+
 static void access_renews_but_never_shortens(void **state)
 {
     struct world *w = *state;
@@ -429,6 +445,7 @@ int main(void)
         T(delete_goes_on_after_an_engine_outage),
         T(expires_at_the_exact_millisecond),
         T(renew_moves_the_expiry_both_ways),
+        T(renewing_leaves_the_state_alone),
         T(access_renews_but_never_shortens),
         T(pause_and_resume_refuse_the_wrong_state),
         T(metadata_patch_sets_and_deletes),

@@ -190,6 +190,7 @@ static void output_that_cannot_be_read_is_no_obstacle(void **state)
     struct err e = { 0 };
 
     fake_runtime_set_logs(w->rt, "one\n");
+    w->lc.stop_grace_ms = 1000;
     fake_runtime_fail(w->rt, "logs", 1, ERRC_TIMEOUT, NULL);
     fake_runtime_fail(w->rt, "stop", 1, ERRC_TIMEOUT, NULL);
     assert_int_equal(lifecycle_delete(&w->lc, "a", NULL, &e), 0);
@@ -217,6 +218,10 @@ static void the_grace_is_for_deletes_and_expiries(void **state)
     assert_int_equal(lifecycle_expire(&w->lc, "b", &e), 0);
     assert_int_equal(fake_runtime_last_grace(w->rt), 1000);
     expect_404(w, "b", "EXPIRED");
+    w->lc.stop_grace_ms = 0; /* no TERM at all */
+    world_add(w, "c", SANDBOX_RUNNING, 0);
+    assert_int_equal(lifecycle_delete(&w->lc, "c", NULL, &e), 0);
+    assert_int_equal(fake_runtime_calls(w->rt, "stop"), 2);
 }
 
 /* The engine fails after the stop: the next try does not take our own stop for the sandbox's end. */
@@ -225,6 +230,7 @@ static void a_removal_that_is_finished_later_says_the_same(void **state)
     struct world *w = *state;
     struct err e = { 0 };
 
+    w->lc.stop_grace_ms = 1000;
     fake_runtime_fail(w->rt, "remove", 1, ERRC_BUSY, "DOCKER::INITIALIZATION_ERROR");
     assert_int_equal(lifecycle_delete(&w->lc, "a", NULL, &e), -1);
     assert_int_equal(e.code, ERRC_INTERNAL);
@@ -250,6 +256,7 @@ static void a_second_delete_does_not_wait_for_the_grace(void **state)
     pthread_t t;
     void *rc;
 
+    w->lc.stop_grace_ms = 1000;
     fake_runtime_hold(w->rt, "stop", "a");
     assert_int_equal(pthread_create(&t, NULL, delete_it, w), 0);
     assert_true(fake_runtime_wait_calls(w->rt, "stop", 1));

@@ -121,6 +121,23 @@ static void out_of_memory_is_an_event_first(void **state)
     assert_string_equal(sb.reason, "OOMKilled");
 }
 
+static void out_of_memory_may_be_told_after_the_end(void **state)
+{
+    struct seen *t = *state;
+    AUTO_SANDBOX struct sandbox sb = { 0 };
+
+    start(t);
+    fake_runtime_end(t->w.rt, "a", 137, false, 12345);
+    tell(t, RUNTIME_EVENT_ENDED, "a", 137);
+    assert_true(world_wait_state(&t->w, "a", SANDBOX_FAILED));
+    tell(t, RUNTIME_EVENT_OOM, "a", 0);
+    wait_event(t, "a", "oom", 1);
+    watch_free(t->watch); /* everything was looked at */
+    t->watch = NULL;
+    sb = world_find(&t->w, "a");
+    assert_string_equal(sb.reason, "OOMKilled");
+}
+
 /* What we do ourselves comes back as news: the engine is not asked about it. */
 static void our_own_doing_asks_nothing(void **state)
 {
@@ -251,6 +268,7 @@ int main(void)
         T(a_loss_is_recorded_and_settled),
         T(pauses_from_outside_are_followed),
         T(out_of_memory_is_an_event_first),
+        T(out_of_memory_may_be_told_after_the_end),
         T(our_own_doing_asks_nothing),
         T(a_busy_sandbox_is_settled_afterwards),
         T(a_death_while_pending_waits_for_the_create),

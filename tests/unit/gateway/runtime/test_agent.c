@@ -150,6 +150,13 @@ static void refusals_are_told_apart(void **state)
     } rows[] = {
         { REPLY("400", "{\"code\":\"X\",\"message\":\"entrypoint: no such file\"}"), ERRC_INVALID,
           "DOCKER::INVALID_ENTRYPOINT", "entrypoint: no such file" },
+        { REPLY("400", "{\"code\":\"" AGENT_PRE_START_FAILED "\",\"message\":\"status 3\"}"),
+          ERRC_INTERNAL, "DOCKER::SANDBOX_START_FAILED", "status 3" },
+        { REPLY("400", "{\"code\":\"" AGENT_MOUNT_REFUSED "\",\"message\":\"/data: another\"}"),
+          ERRC_INVALID, "VOLUME::INVALID_HOST_PATH", "/data: another" },
+        { REPLY("400", "{\"code\":\"" AGENT_LIFECYCLE_INVALID "\",\"message\":\"no schedule\"}"),
+          ERRC_INVALID, "SANDBOX::INVALID_PARAMETER", "no schedule" },
+        { REPLY("400", "{\"code\":7}"), ERRC_INVALID, "DOCKER::INVALID_ENTRYPOINT", "no reason" },
         { REPLY("403", "{\"message\":\"wrong secret\"}"), ERRC_FORBIDDEN, NULL, "wrong secret" },
         { REPLY("409", "{}"), ERRC_CONFLICT, NULL, "claimed before" },
         { REPLY("500", "oops"), ERRC_BUSY, "DOCKER::SANDBOX_EXECD_START_FAILED", "500" },

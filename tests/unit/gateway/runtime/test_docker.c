@@ -301,15 +301,32 @@ static void a_clients_mistake_is_400(void **state)
     assert_int_equal(x->e.code, ERRC_INTERNAL);
 }
 
-/* An id that exists is never removed by a second start: it may be a running sandbox. */
+/* An id that exists is never removed by a start with another claim: it may be a running sandbox. */
 static void a_second_start_of_an_id_harms_nothing(void **state)
 {
     struct fixture *x = *state;
+    const struct runtime_spec other = { .id = ID, .image.ref = "img:1", .claim_sha256 = "00" HASH };
 
     assert_int_equal(start(x), 0);
-    assert_int_equal(start(x), -1);
+    assert_int_equal(runtime_start_held(x->rt, &other, &x->place, &x->e), -1);
     assert_int_equal(x->e.code, ERRC_CONFLICT);
     assert_int_equal(fake_docker_containers(x->fake, "running"), 1);
+}
+
+/* The engine carried the create out and broke the connection, which was a kept one: the HTTP client
+ * asks again on another, and the name is taken by ourselves. */
+static void a_create_that_is_sent_twice_is_one(void **state)
+{
+    struct fixture *x = *state;
+
+    prepare(x);
+    fake_docker_rule(x->fake, &(struct fake_rule){ .path = "/containers/create?name=sandbox",
+                                                   .how = FAKE_CARRIED,
+                                                   .times = 1 });
+    assert_int_equal(start(x), 0);
+    assert_int_equal(fake_docker_calls(x->fake, "POST /containers/create?name=sandbox"), 2);
+    assert_int_equal(fake_docker_containers(x->fake, "running"), 1);
+    assert_int_equal(fake_docker_containers(x->fake, NULL), 1);
 }
 
 static void a_sandbox_that_ends_at_once_says_why(void **state)
@@ -602,6 +619,7 @@ int main(void)
         TEST(a_lost_port_race_is_run_again),
         TEST(a_clients_mistake_is_400),
         TEST(a_second_start_of_an_id_harms_nothing),
+        TEST(a_create_that_is_sent_twice_is_one),
         TEST(a_sandbox_that_ends_at_once_says_why),
         TEST(concurrent_creates_share_the_preparation),
         TEST(engine_down_is_said_and_survived),

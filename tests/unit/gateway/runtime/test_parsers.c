@@ -6,10 +6,10 @@
 #include "common/base/macros.h"
 #include "gateway/runtime/docker/engine.h"
 #include "gateway/runtime/docker/frames.h"
+#include "gateway/runtime/docker/image_ref.h"
 #include "gateway/runtime/docker/inspect.h"
 #include "gateway/runtime/docker/nft.h"
 #include "gateway/runtime/docker/progress.h"
-#include "gateway/runtime/docker/pull.h"
 #include "gateway/runtime/docker/tar.h"
 
 #include <stdlib.h>
@@ -346,30 +346,30 @@ static void references_are_split_for_the_api(void **state)
         { "a/b@sha256:12", "a/b", "sha256:12" },
         { "a/b:v1@sha256:12", "a/b", "sha256:12" },
     };
-    struct pull_ref ref;
+    struct image_ref ref;
     size_t i;
 
     (void)state;
     for (i = 0; i < ARRAY_LEN(cases); i++) {
-        assert_int_equal(pull_split(cases[i].image, &ref), 0);
+        assert_int_equal(image_ref_split(cases[i].image, &ref), 0);
         assert_string_equal(ref.name, cases[i].name);
         assert_string_equal(ref.tag, cases[i].tag);
     }
-    assert_int_equal(pull_split("sha256:0123", &ref), -1);
+    assert_int_equal(image_ref_split("sha256:0123", &ref), -1);
 }
 
 static void references_have_a_limit(void **state)
 {
-    struct pull_ref ref;
-    char image[PULL_REF + 2];
+    struct image_ref ref;
+    char image[IMAGE_REF + 2];
 
     (void)state;
     memset(image, 'i', sizeof(image));
-    image[PULL_REF - 1] = '\0';
-    assert_int_equal(pull_split(image, &ref), 0);
-    image[PULL_REF - 1] = 'i';
-    image[PULL_REF] = '\0';
-    assert_int_equal(pull_split(image, &ref), -1);
+    image[IMAGE_REF - 1] = '\0';
+    assert_int_equal(image_ref_split(image, &ref), 0);
+    image[IMAGE_REF - 1] = 'i';
+    image[IMAGE_REF] = '\0';
+    assert_int_equal(image_ref_split(image, &ref), -1);
 }
 
 static void queries_are_encoded(void **state)

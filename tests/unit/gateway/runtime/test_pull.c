@@ -172,7 +172,7 @@ static void platforms_have_one_spelling(void **state)
 
     (void)state;
     for (i = 0; i < ARRAY_LEN(cases); i++) {
-        image_platform(cases[i][0], cases[i][1], out);
+        image_ref_platform(cases[i][0], cases[i][1], out);
         assert_string_equal(out, cases[i][2]);
     }
 }
@@ -196,22 +196,22 @@ static void a_reference_cannot_leave_its_place(void **state)
     (void)state;
     for (i = 0; i < ARRAY_LEN(bad); i++) {
         image.ref = bad[i];
-        assert_int_equal(image_name(&image, name, &e), -1);
+        assert_int_equal(image_ref_name(&image, name, &e), -1);
         assert_int_equal(e.code, ERRC_INVALID);
         assert_string_equal(e.api_code, "SANDBOX::INVALID_PARAMETER");
         assert_contains(e.msg, "image.uri");
     }
     for (i = 0; i < ARRAY_LEN(good); i++) {
         image.ref = good[i];
-        assert_int_equal(image_name(&image, name, &e), 0);
+        assert_int_equal(image_ref_name(&image, name, &e), 0);
         assert_string_equal(name, good[i]);
     }
     memset(big, 'a', sizeof(big));
     big[IMAGE_REF] = '\0';
     image.ref = big;
-    assert_int_equal(image_name(&image, name, &e), -1);
+    assert_int_equal(image_ref_name(&image, name, &e), -1);
     big[IMAGE_REF - 1] = '\0';
-    assert_int_equal(image_name(&image, name, &e), 0);
+    assert_int_equal(image_ref_name(&image, name, &e), 0);
 }
 
 static void a_bad_reference_costs_no_call(void **state)
