@@ -17,6 +17,7 @@
 #include "gateway/domain/expiry.h"
 #include "gateway/domain/fault.h"
 #include "gateway/domain/lifecycle.h"
+#include "gateway/domain/metrics.h"
 #include "gateway/domain/places.h"
 #include "gateway/domain/reconcile.h"
 #include "gateway/domain/relays.h"
@@ -51,6 +52,7 @@ struct app {
     struct runtime *rt;
     struct keyed_locks *locks;
     struct places *places;
+    struct metrics metrics;
     char ossfs_root[HOST_PATH];
     struct volumes *volumes;
     struct captures *captures;
@@ -214,6 +216,7 @@ static int make_domain(struct app *app, struct err *e)
         .rt = app->rt,
         .locks = app->locks,
         .places = app->places,
+        .metrics = &app->metrics,
         .volumes = app->volumes,
         .clock = &clock_system,
         .started_ms = clock_wall_ms(),
@@ -327,6 +330,8 @@ static int make_http(struct app *app, struct err *e)
         .publish_host = c->publish_host,
         .trusted = (const char *const *)c->trusted_proxies,
         .metrics = write_metrics,
+        .loop = app->loop,
+        .jobs = app->jobs,
         .relays = app->relays,
         .relay_host = c->relay_host,
     };

@@ -21,6 +21,51 @@ CREATE INDEX sandboxes_by_age_all ON sandboxes (created_ms DESC, seq DESC);
 CREATE INDEX sandboxes_by_expiry ON sandboxes (expires_ms) WHERE ended_ms = 0 AND expires_ms > 0;
 CREATE INDEX sandboxes_by_end ON sandboxes (ended_ms) WHERE ended_ms > 0;
 CREATE INDEX sandboxes_by_snapshot ON sandboxes (snapshot_id) WHERE snapshot_id <> '';
+CREATE INDEX sandboxes_by_state ON sandboxes (state, created_ms DESC, seq DESC) WHERE ended_ms = 0;
+
+-- Kept by the triggers below, of sandboxes that exist, so that a page of a list costs the same however
+-- many there are: how many are in each state, and their metadata, newest first.
+CREATE TABLE sandbox_counts (
+    state TEXT NOT NULL PRIMARY KEY COLLATE NOCASE,
+    n INTEGER NOT NULL
+) STRICT;
+CREATE TABLE labels (
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    made_ms INTEGER NOT NULL,     -- created_ms of the sandbox
+    sandbox_seq INTEGER NOT NULL,
+    PRIMARY KEY (key, value, made_ms, sandbox_seq)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX labels_by_sandbox ON labels (sandbox_seq);
+INSERT INTO sandbox_counts SELECT state, count(*) FROM sandboxes WHERE ended_ms = 0 GROUP BY state;
+INSERT INTO labels SELECT m.key, m.value, s.created_ms, s.seq
+    FROM sandboxes s, json_each(s.metadata) m WHERE s.ended_ms = 0 AND m.type = 'text';
+
+CREATE TRIGGER sandboxes_added AFTER INSERT ON sandboxes WHEN NEW.ended_ms = 0 BEGIN
+    INSERT INTO sandbox_counts VALUES (NEW.state, 1) ON CONFLICT (state) DO UPDATE SET n = n + 1;
+    INSERT INTO labels SELECT m.key, m.value, NEW.created_ms, NEW.seq
+        FROM json_each(NEW.metadata) m WHERE m.type = 'text';
+END;
+CREATE TRIGGER sandboxes_moved AFTER UPDATE OF state ON sandboxes
+    WHEN OLD.ended_ms = 0 AND NEW.ended_ms = 0 AND OLD.state <> NEW.state BEGIN
+    UPDATE sandbox_counts SET n = n - 1 WHERE state = OLD.state;
+    INSERT INTO sandbox_counts VALUES (NEW.state, 1) ON CONFLICT (state) DO UPDATE SET n = n + 1;
+END;
+CREATE TRIGGER sandboxes_relabelled AFTER UPDATE OF metadata ON sandboxes
+    WHEN OLD.ended_ms = 0 AND NEW.ended_ms = 0 AND OLD.metadata <> NEW.metadata BEGIN
+    DELETE FROM labels WHERE sandbox_seq = OLD.seq;
+    INSERT INTO labels SELECT m.key, m.value, NEW.created_ms, NEW.seq
+        FROM json_each(NEW.metadata) m WHERE m.type = 'text';
+END;
+CREATE TRIGGER sandboxes_ended AFTER UPDATE OF ended_ms ON sandboxes
+    WHEN OLD.ended_ms = 0 AND NEW.ended_ms > 0 BEGIN
+    UPDATE sandbox_counts SET n = n - 1 WHERE state = OLD.state;
+    DELETE FROM labels WHERE sandbox_seq = OLD.seq;
+END;
+CREATE TRIGGER sandboxes_removed AFTER DELETE ON sandboxes WHEN OLD.ended_ms = 0 BEGIN
+    UPDATE sandbox_counts SET n = n - 1 WHERE state = OLD.state;
+    DELETE FROM labels WHERE sandbox_seq = OLD.seq;
+END;
 
 -- What happened to a sandbox, oldest first; goes with its row.
 CREATE TABLE events (

@@ -45,6 +45,10 @@ build/$(BUILD)/bench/front_server: $(OBJ)/tests/bench/front_server.o $(common_ob
 bench-front: build/$(BUILD)/bench/front_server ## the front against nginx and against libmicrohttpd alone
 	$(Q)tests/bench/front.sh $<
 
+.PHONY: bench-reads
+bench-reads: all ## get and lists with 10, 1,000 and 10,000 records
+	$(Q)tests/bench/reads.py --binary $(OUT)/sandgate
+
 # ---- fuzzing: tests/fuzz/fuzz_<target>.c with clang's libFuzzer, seeds in tests/fuzz/corpus/<target>/ --
 
 fuzz_targets := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -62,11 +66,12 @@ fuzz_extra_image_ref := $(call fuzz_obj,image_ref)
 fuzz_extra_tar := $(call fuzz_obj,tar)
 fuzz_extra_resources := $(call fuzz_obj,resources metadata platform)
 fuzz_extra_create_body := $(filter %/gateway/api/create_body.o %/gateway/api/encode.o \
-  %/gateway/api/hooks_body.o %/gateway/api/system.o %/gateway/sandbox.o,$(gateway_obj)) $(call fuzz_obj,volume_body volume_rules host_path)
+  %/gateway/api/hooks_body.o %/gateway/api/event_body.o %/gateway/sandbox.o,$(gateway_obj)) $(call fuzz_obj,volume_body volume_rules host_path)
 fuzz_extra_volumes := $(call fuzz_obj,volume_body volume_rules host_path)
 fuzz_extra_agent_body := $(execd_obj)
 fuzz_extra_cron := $(call fuzz_obj,cron zone)
 fuzz_extra_lifecycle := $(filter %/execd/exec/lifecycle.o %/exec/cron.o %/exec/zone.o,$(execd_obj))
+fuzz_extra_lines := $(call fuzz_obj,lines)
 fuzz_extra_target := $(call fuzz_obj,target port_path)
 
 fuzz_bin := $(fuzz_targets:%=build/fuzz/fuzz_%)

@@ -1,7 +1,6 @@
 #include "common/base/clock.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -39,23 +38,45 @@ static int64_t days_from_civil(int64_t y, int m, int d)
     return era * 146097 + yoe * 365 + yoe / 4 - yoe / 100 + doy - 719468;
 }
 
+/* n decimal digits of v; where they end. A list formats three dates for each of its items. */
+static char *put_digits(char *at, long v, int n)
+{
+    int i;
+
+    for (i = n - 1; i >= 0; i--) {
+        at[i] = (char)('0' + v % 10);
+        v /= 10;
+    }
+    return at + n;
+}
+
 void clock_format_ts(int64_t sec, long nsec, char out[CLOCK_TEXT])
 {
     struct tm tm;
     time_t t = (time_t)sec;
     long usec = nsec / 1000;
-    int n;
+    char *p = out;
 
     out[0] = '\0';
     if (!gmtime_r(&t, &tm) || tm.tm_year < 1 - 1900 || tm.tm_year > 9999 - 1900)
         return;
-    n = snprintf(out, CLOCK_TEXT, "%04d-%02d-%02dT%02d:%02d:%02d", tm.tm_year + 1900, tm.tm_mon + 1,
-                 tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec);
-    if (n < 0)
-        return;
-    if (usec)
-        n += snprintf(out + n, (size_t)(CLOCK_TEXT - n), ".%06ld", usec);
-    (void)snprintf(out + n, (size_t)(CLOCK_TEXT - n), "Z");
+    p = put_digits(p, tm.tm_year + 1900, 4);
+    *p++ = '-';
+    p = put_digits(p, tm.tm_mon + 1, 2);
+    *p++ = '-';
+    p = put_digits(p, tm.tm_mday, 2);
+    *p++ = 'T';
+    p = put_digits(p, tm.tm_hour, 2);
+    *p++ = ':';
+    p = put_digits(p, tm.tm_min, 2);
+    *p++ = ':';
+    p = put_digits(p, tm.tm_sec, 2);
+    if (usec) {
+        *p++ = '.';
+        p = put_digits(p, usec, 6);
+    }
+    *p++ = 'Z';
+    *p = '\0';
 }
 
 void clock_format_ms(int64_t wall_ms, char out[CLOCK_TEXT])

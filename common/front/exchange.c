@@ -77,7 +77,7 @@ static int take_body_prefix(struct caller *c)
             return -1;
         memcpy(c->block->data + c->request_len, rest, (size_t)used);
         c->request_len += (size_t)used;
-        c->result.request_bytes += (uint64_t)used;
+        count_bytes(c, (uint64_t)used, 0);
     }
     return caller_rest_used(c, (size_t)used);
 }
@@ -169,7 +169,7 @@ static int pass_body(struct caller *c, const char *data, size_t len, size_t *use
     }
     *used = (size_t)n;
     c->replayable = false;
-    c->result.request_bytes += (uint64_t)n;
+    count_bytes(c, (uint64_t)n, 0);
     return pending_send(&c->backend->out, c->backend->watch.fd, data, (size_t)n);
 }
 
@@ -275,7 +275,7 @@ static void relay(struct caller *c, size_t hlen, const char *data, size_t len)
             cut(c);
         return;
     }
-    c->result.response_bytes += (uint64_t)n;
+    count_bytes(c, 0, (uint64_t)n);
     if (hlen && (size_t)n <= FRONT_OUT_MAX - hlen) { /* one packet */
         memcpy(out + hlen, data, (size_t)n);
         if (to_client(c, out, hlen + (size_t)n) < 0)

@@ -101,9 +101,11 @@ struct front_stats {
     uint64_t proxied;
     uint64_t internal;
     uint64_t answered;
-    uint64_t connects; /* to backends, tries included */
-    uint64_t retries;  /* on a fresh connection after a stale one */
-    uint64_t aborted;  /* cut before their end, by either side */
+    uint64_t connects;      /* to backends, tries included */
+    uint64_t retries;       /* on a fresh connection after a stale one */
+    uint64_t aborted;       /* cut before their end, by either side */
+    uint64_t request_bytes; /* of bodies and tunnels, of proxied requests only */
+    uint64_t response_bytes;
     unsigned clients;  /* now */
     unsigned backends; /* now, idle ones included */
     unsigned idle_backends;

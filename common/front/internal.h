@@ -326,3 +326,14 @@ void exchange_on_backend(struct backend *b, uint32_t events);
 void tunnel_start(struct caller *c, const char *data, size_t len);
 void tunnel_on_client(struct caller *c, uint32_t events);
 void tunnel_on_backend(struct backend *b, uint32_t events);
+
+/* Bytes of a message that pass: of the request's, of the response's. */
+static inline void count_bytes(struct caller *c, uint64_t up, uint64_t down)
+{
+    c->result.request_bytes += up;
+    c->result.response_bytes += down;
+    if (c->internal)
+        return;
+    c->front->stats.request_bytes += up;
+    c->front->stats.response_bytes += down;
+}

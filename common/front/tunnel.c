@@ -54,14 +54,20 @@ static int pump(struct front *f, int from, bool *eof, struct pending *out, int t
 
 static int from_client(struct caller *c)
 {
-    return pump(c->front, c->watch.fd, &c->eof, &c->backend->out, c->backend->watch.fd,
-                &c->result.request_bytes);
+    uint64_t n = 0;
+    int rc = pump(c->front, c->watch.fd, &c->eof, &c->backend->out, c->backend->watch.fd, &n);
+
+    count_bytes(c, n, 0);
+    return rc;
 }
 
 static int from_backend(struct caller *c)
 {
-    return pump(c->front, c->backend->watch.fd, &c->backend->eof, &c->out, c->watch.fd,
-                &c->result.response_bytes);
+    uint64_t n = 0;
+    int rc = pump(c->front, c->backend->watch.fd, &c->backend->eof, &c->out, c->watch.fd, &n);
+
+    count_bytes(c, 0, n);
+    return rc;
 }
 
 void tunnel_start(struct caller *c, const char *data, size_t len)
@@ -76,8 +82,7 @@ void tunnel_start(struct caller *c, const char *data, size_t len)
     c->state = CALLER_TUNNEL;
     b->state = BACKEND_TUNNEL;
     f->stats.tunnels++;
-    c->result.request_bytes += early;
-    c->result.response_bytes += len;
+    count_bytes(c, early, len);
     if (pending_send(&c->out, c->watch.fd, data, len) < 0 ||
         (early && pending_send(&b->out, b->watch.fd, c->in->data + c->in->off, early) < 0)) {
         caller_close(c);

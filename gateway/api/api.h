@@ -9,9 +9,13 @@
 
 struct buf;
 struct create_req;
+struct jobs;
 struct lifecycle;
+struct loop;
 struct relays;
 struct sandbox;
+struct sandbox_page;
+struct api_page;
 struct snapshots;
 
 enum {
@@ -22,13 +26,16 @@ enum {
     API_MAP_MAX = 1024,          /* entries of env, metadata, extensions, resourceLimits */
     API_STRING_MAX = 128 * 1024, /* one env value or entrypoint item: Linux' MAX_ARG_STRLEN */
     API_IMAGE_MAX = 512,
-    API_HOOKS_MAX = 64,      /* periodic hooks */
-    API_HOOK_NAME_MAX = 128, /* bytes */
+    API_METRICS_MAX = 256 * 1024,
+    API_REPLY_MAX = 256 << 20, /* of records: a page of the largest ones */
+    API_TAIL_MAX = 10000,      /* contract 9: lines of output */
+    API_EVENTS_MAX = 500,      /* and events, in one answer */
+    API_HOOKS_MAX = 64,        /* periodic hooks */
+    API_HOOK_NAME_MAX = 128,   /* bytes */
     API_SCHEDULE_MAX = 256,
     API_PRE_START_MAX_S = 10800, /* these three: contract/newest.md 3.5 */
     API_PERIODIC_MAX_S = 300,
     API_HOOK_DEFAULT_S = 60,
-    API_METRICS_MAX = 64 * 1024,
     API_KEY_MAX = 255, /* Idempotency-Key */
 };
 
@@ -43,6 +50,8 @@ struct api {
     const char *const *trusted; /* proxies whose X-Forwarded-Proto counts; NULL: none */
     void (*metrics)(void *arg, struct buf *out); /* of the data plane; loop's thread */
     void *metrics_arg;
+    struct loop *loop; /* where metrics is called and answers that waited for a job go out */
+    struct jobs *jobs;
     struct relays *relays;  /* NULL: no relays */
     const char *relay_host; /* where they listen */
 };
@@ -59,14 +68,27 @@ int api_authorize(void *app, struct http_req *rq, struct err *e);
 int api_decode_create(const struct http_req *rq, json_t **doc, struct create_req *out,
                       struct err *e);
 
+/* event_body.c: what an SDK reports (contract 10). */
+struct api_event {
+    bool create; /* of a sandbox; other kinds may come */
+    bool success;
+    int64_t duration_ms;
+};
+int api_decode_event(const struct http_req *rq, struct api_event *out, struct err *e);
+
+/* encode.c: answers. The texts of JSON members are in the record as they go out: they are not parsed. */
+int api_reply_sandbox(struct http_resp *rs, int status, const struct sandbox *sb, bool with_image,
+                      struct err *e);
+int api_reply_page(struct http_resp *rs, const struct sandbox_page *p, const struct api_page *at,
+                   struct err *e);
 /* hooks_body.c: the member "lifecycle" (NULL: none), checked and completed; what out borrows of it is
  * kept by doc. */
 int api_decode_hooks(json_t *doc, const json_t *lifecycle, struct create_req *out, struct err *e);
 
-/* encode.c: fresh values, NULL when memory is out. */
-json_t *api_sandbox_json(const struct sandbox *sb, bool with_image);
 /* Serialises and drops v. */
 int api_reply(struct http_resp *rs, int status, json_t *v, struct err *e);
+/* text/plain; takes what out holds. */
+int api_reply_text(struct http_resp *rs, struct buf *out, struct err *e);
 /* Parses the body as one JSON object; the caller owns it. */
 json_t *api_body(const struct http_req *rq, struct err *e);
 
@@ -97,5 +119,14 @@ int api_snapshot_delete(void *app, struct http_req *rq, struct http_resp *rs, st
 int api_endpoint_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_health(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_version(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_diagnostics_logs(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_diagnostics_events(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_diagnostics_inspect(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_diagnostics_summary(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_pool_create(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_pool_change(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_pool_other(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_template_create(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int api_template_other(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_metrics(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int api_metrics_event(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);

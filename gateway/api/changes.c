@@ -85,5 +85,5 @@ int api_sandbox_metadata(void *app, struct http_req *rq, struct http_resp *rs, s
     if (rc == 0)
         rc = lifecycle_patch_metadata(api->lc, rq->params[0], patch, &sb, e);
     json_decref(patch);
-    return rc < 0 ? -1 : api_reply(rs, 200, api_sandbox_json(&sb, true), e);
+    return rc < 0 ? -1 : api_reply_sandbox(rs, 200, &sb, true, e);
 }

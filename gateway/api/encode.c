@@ -1,55 +1,157 @@
+#include "common/base/buf.h"
 #include "common/base/clock.h"
 #include "common/json/jx.h"
 #include "gateway/api/api.h"
 #include "gateway/sandbox.h"
 
-static json_t *date(int64_t ms)
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- a writer of JSON text: a record is read far more often than changed ---- */
+
+/* Bytes of s before the first one that a JSON string cannot hold as it is. */
+static size_t plain_len(const char *s)
+{
+    size_t n = 0;
+
+    while ((unsigned char)s[n] >= 0x20 && (unsigned char)s[n] < 0x7f && s[n] != '"' && s[n] != '\\')
+        n++;
+    return n;
+}
+
+/* What is not plain ASCII is left to the library: escapes, and bytes that are no UTF-8. */
+static int put_escaped(struct buf *b, const char *s)
+{
+    json_t *v = jx_bytes(s, strlen(s));
+    char *text = v ? json_dumps(v, JSON_ENCODE_ANY) : NULL;
+    int rc = text ? buf_puts(b, text) : -1;
+
+    free(text);
+    json_decref(v);
+    return rc;
+}
+
+static int put_string(struct buf *b, const char *s)
+{
+    size_t len = plain_len(s);
+
+    if (s[len])
+        return put_escaped(b, s);
+    return buf_append(b, "\"", 1) < 0 || buf_append(b, s, len) < 0 ? -1 : buf_append(b, "\"", 1);
+}
+
+/* ,"name":"value" — before is what goes in front of the value. */
+static int put_member(struct buf *b, const char *before, const char *value)
+{
+    return buf_puts(b, before) < 0 ? -1 : put_string(b, value);
+}
+
+static int put_date(struct buf *b, const char *before, int64_t ms)
 {
     char text[CLOCK_TEXT];
 
     clock_format_ms(ms, text);
-    return json_string(text);
+    return put_member(b, before, text);
 }
 
-static json_t *status_json(const struct sandbox *sb)
+/* Optional members are left out, never null (contract 12.2). json is "{}" when there is nothing. */
+static int put_map(struct buf *b, const char *before, const char *json)
 {
-    return json_pack("{s:s, s:s, s:s, s:o}", "state", sandbox_state_to_string(sb->state), "reason",
-                     sb->reason, "message", sb->message, "lastTransitionAt",
-                     date(sb->transition_ms));
+    if (!json[0] || !json[1] || json[1] == '}')
+        return 0;
+    return buf_puts(b, before) < 0 ? -1 : buf_puts(b, json);
 }
 
-/* Optional members are left out, never null (contract 12.2). */
-static void add_map(json_t *to, const char *name, const char *text)
+static int put_status(struct buf *b, const struct sandbox *sb)
 {
-    json_t *map = json_loads(text, 0, NULL);
-
-    if (json_object_size(map))
-        (void)json_object_set(to, name, map);
-    json_decref(map);
+    if (put_member(b, ",\"status\":{\"state\":", sandbox_state_to_string(sb->state)) < 0 ||
+        put_member(b, ",\"reason\":", sb->reason) < 0 ||
+        put_member(b, ",\"message\":", sb->message) < 0 ||
+        put_date(b, ",\"lastTransitionAt\":", sb->transition_ms) < 0)
+        return -1;
+    return buf_append(b, "}", 1);
 }
 
-json_t *api_sandbox_json(const struct sandbox *sb, bool with_image)
+/* What it was made from and for; an image is part of all but the answer to create (contract 3.7). */
+static int put_origin(struct buf *b, const struct sandbox *sb, bool with_image)
 {
-    json_t *v =
-        json_pack("{s:s, s:o, s:o, s:o}", "id", sb->id, "status", status_json(sb), "createdAt",
-                  date(sb->created_ms), "entrypoint", json_loads(sb->entrypoint, 0, NULL));
-
-    if (!v)
-        return NULL;
-    if (sb->snapshot_id[0])
-        (void)json_object_set_new(v, "snapshotId", json_string(sb->snapshot_id));
-    else if (with_image)
-        (void)json_object_set_new(v, "image", json_pack("{s:s}", "uri", sb->image));
-    if (sb->platform_os[0])
-        (void)json_object_set_new(
-            v, "platform",
-            json_pack("{s:s, s:s}", "os", sb->platform_os, "arch", sb->platform_arch));
-    if (sb->expires_ms)
-        (void)json_object_set_new(v, "expiresAt", date(sb->expires_ms));
-    add_map(v, "metadata", sb->metadata);
-    add_map(v, "extensions", sb->extensions);
-    return v;
+    if (with_image && sb->image[0] &&
+        (put_member(b, ",\"image\":{\"uri\":", sb->image) < 0 || buf_append(b, "}", 1) < 0))
+        return -1;
+    if (sb->snapshot_id[0] && put_member(b, ",\"snapshotId\":", sb->snapshot_id) < 0)
+        return -1;
+    if (!sb->platform_os[0])
+        return 0;
+    if (put_member(b, ",\"platform\":{\"os\":", sb->platform_os) < 0 ||
+        put_member(b, ",\"arch\":", sb->platform_arch) < 0)
+        return -1;
+    return buf_append(b, "}", 1);
 }
+
+/* Members that only the record of a sandbox that is gone has. */
+static int put_end(struct buf *b, const struct sandbox *sb)
+{
+    if (!sb->ended_ms)
+        return 0;
+    if (put_date(b, ",\"endedAt\":", sb->ended_ms) < 0)
+        return -1;
+    return sb->exit_code == SANDBOX_NO_EXIT_CODE ? 0
+                                                 : buf_printf(b, ",\"exitCode\":%d", sb->exit_code);
+}
+
+static int put_sandbox(struct buf *b, const struct sandbox *sb, bool with_image)
+{
+    if (put_member(b, "{\"id\":", sb->id) < 0 || put_status(b, sb) < 0 ||
+        put_date(b, ",\"createdAt\":", sb->created_ms) < 0 || buf_puts(b, ",\"entrypoint\":") < 0 ||
+        buf_puts(b, sb->entrypoint) < 0 || put_origin(b, sb, with_image) < 0)
+        return -1;
+    if (sb->expires_ms && put_date(b, ",\"expiresAt\":", sb->expires_ms) < 0)
+        return -1;
+    if (put_map(b, ",\"metadata\":", sb->metadata) < 0 ||
+        put_map(b, ",\"extensions\":", sb->extensions) < 0 || put_end(b, sb) < 0)
+        return -1;
+    return buf_append(b, "}", 1);
+}
+
+int api_reply_sandbox(struct http_resp *rs, int status, const struct sandbox *sb, bool with_image,
+                      struct err *e)
+{
+    AUTO_BUF struct buf b = BUF_INIT(API_REPLY_MAX);
+
+    if (put_sandbox(&b, sb, with_image) < 0)
+        return err_nomem(e);
+    return http_resp_json(rs, status, buf_take(&b), e);
+}
+
+static int put_pagination(struct buf *b, int64_t total, const struct api_page *at)
+{
+    int64_t pages = (total + at->size - 1) / at->size;
+
+    return buf_printf(b,
+                      "],\"pagination\":{\"page\":%" PRId64 ",\"pageSize\":%" PRId64
+                      ",\"totalItems\":%" PRId64 ",\"totalPages\":%" PRId64 ",\"hasNextPage\":%s}}",
+                      at->page, at->size, total, pages, at->page < pages ? "true" : "false");
+}
+
+int api_reply_page(struct http_resp *rs, const struct sandbox_page *p, const struct api_page *at,
+                   struct err *e)
+{
+    AUTO_BUF struct buf b = BUF_INIT(API_REPLY_MAX);
+    int rc = buf_puts(&b, "{\"items\":[");
+    size_t i;
+
+    for (i = 0; i < p->len && rc == 0; i++) {
+        rc = i ? buf_append(&b, ",", 1) : 0;
+        if (rc == 0)
+            rc = put_sandbox(&b, &p->items[i], true);
+    }
+    if (rc < 0 || put_pagination(&b, p->total, at) < 0)
+        return err_nomem(e);
+    return http_resp_json(rs, 200, buf_take(&b), e);
+}
+
+/* ---- other answers, and bodies ---- */
 
 int api_reply(struct http_resp *rs, int status, json_t *v, struct err *e)
 {
@@ -57,6 +159,17 @@ int api_reply(struct http_resp *rs, int status, json_t *v, struct err *e)
 
     json_decref(v);
     return http_resp_json(rs, status, text, e);
+}
+
+int api_reply_text(struct http_resp *rs, struct buf *out, struct err *e)
+{
+    size_t len = out->len;
+
+    rs->content_type = "text/plain; charset=utf-8";
+    if (http_resp_json(rs, 200, buf_take(out), e) < 0)
+        return -1;
+    rs->body_len = len; /* a program's output may hold NUL bytes */
+    return 0;
 }
 
 json_t *api_body(const struct http_req *rq, struct err *e)

@@ -44,17 +44,31 @@ int api_sandbox_create(void *app, struct http_req *rq, struct http_resp *rs, str
     if (rc < 0)
         return -1;
     http_resp_header(rs, "Location", arena_printf(&rq->arena, "/v1/sandboxes/%s", sb.id));
-    return api_reply(rs, 202, api_sandbox_json(&sb, false), e);
+    return api_reply_sandbox(rs, 202, &sb, false, e);
+}
+
+/* include=ended: records of sandboxes that are gone, too (design decision 15). */
+static int take_include(struct http_req *rq, bool *ended, struct err *e)
+{
+    const char *text;
+    int rc = http_req_query(rq, "include", 0, &text, e);
+
+    *ended = rc > 0;
+    if (rc > 0 && strcmp(text, "ended") != 0)
+        return err_set(e, ERRC_INVALID, "include: must be \"ended\", or be left out");
+    return rc < 0 ? -1 : 0;
 }
 
 int api_sandbox_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
 {
     struct api *api = app;
     AUTO_SANDBOX struct sandbox sb = { 0 };
+    bool ended;
 
-    if (lifecycle_get(api->lc, rq->params[0], &sb, e) < 0)
+    if (take_include(rq, &ended, e) < 0 ||
+        (ended ? lifecycle_find : lifecycle_get)(api->lc, rq->params[0], &sb, e) < 0)
         return -1;
-    return api_reply(rs, 200, api_sandbox_json(&sb, true), e);
+    return api_reply_sandbox(rs, 200, &sb, true, e);
 }
 
 int api_sandbox_delete(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
@@ -76,6 +90,7 @@ struct list_query {
     struct api_page at;
     char *states;   /* JSON array, NULL: any */
     char *metadata; /* JSON object, NULL: any */
+    bool ended;
 };
 
 static int take_number(struct http_req *rq, const char *name, int64_t max, int64_t *out,
@@ -145,8 +160,10 @@ static int take_metadata(struct http_req *rq, char **out, struct err *e)
 
     if (rc <= 0)
         return rc;
+    if (!*text)
+        return 0;
     map = json_object();
-    for (p = text, rc = 0; *p && rc == 0; p += len + (p[len] == '&')) {
+    for (p = text, rc = 0; p && rc == 0; p = p[len] ? p + len + 1 : NULL) {
         len = strcspn(p, "&");
         rc = add_filter(rq, map, p, len, e);
     }
@@ -157,7 +174,8 @@ static int take_metadata(struct http_req *rq, char **out, struct err *e)
 
 static int take_query(struct http_req *rq, struct list_query *q, struct err *e)
 {
-    if (api_query_page(rq, &q->at, e) < 0 || api_query_states(rq, &q->states, e) < 0)
+    if (take_include(rq, &q->ended, e) < 0 || api_query_page(rq, &q->at, e) < 0 ||
+        api_query_states(rq, &q->states, e) < 0)
         return -1;
     return take_metadata(rq, &q->metadata, e);
 }
@@ -170,16 +188,6 @@ json_t *api_page_json(const struct api_page *at, json_t *items, int64_t total)
                      (json_int_t)at->page, "pageSize", (json_int_t)at->size, "totalItems",
                      (json_int_t)total, "totalPages", (json_int_t)pages, "hasNextPage",
                      at->page < pages);
-}
-
-static json_t *page_json(const struct sandbox_page *p, const struct api_page *at)
-{
-    json_t *items = json_array();
-    size_t i;
-
-    for (i = 0; i < p->len; i++)
-        (void)json_array_append_new(items, api_sandbox_json(&p->items[i], true));
-    return api_page_json(at, items, p->total);
 }
 
 int api_sandbox_list(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
@@ -196,9 +204,10 @@ int api_sandbox_list(void *app, struct http_req *rq, struct http_resp *rs, struc
         return -1;
     find = (struct sandbox_query){ .states = states,
                                    .metadata = metadata,
+                                   .with_ended = q.ended,
                                    .offset = (q.at.page - 1) * q.at.size,
                                    .limit = q.at.size };
     if (lifecycle_list(api->lc, &find, &page, e) < 0)
         return -1;
-    return api_reply(rs, 200, page_json(&page, &q.at), e);
+    return api_reply_page(rs, &page, &q.at, e);
 }

@@ -6,6 +6,7 @@
 #include "gateway/domain/expiry.h"
 #include "gateway/domain/lifecycle_internal.h"
 #include "gateway/domain/metadata.h"
+#include "gateway/domain/metrics.h"
 #include "gateway/store/sandbox_store.h"
 
 #include <stdlib.h>
@@ -47,15 +48,17 @@ static int change_freeze(struct lifecycle *lc, const char *id, const struct free
 
 int lifecycle_pause(struct lifecycle *lc, const char *id, struct err *e)
 {
-    return change_freeze(lc, id, &lifecycle_pausing, e);
+    return metrics_done(lc->metrics, METRICS_PAUSE, change_freeze(lc, id, &lifecycle_pausing, e),
+                        e);
 }
 
 int lifecycle_resume(struct lifecycle *lc, const char *id, struct err *e)
 {
-    return change_freeze(lc, id, &lifecycle_resuming, e);
+    return metrics_done(lc->metrics, METRICS_RESUME, change_freeze(lc, id, &lifecycle_resuming, e),
+                        e);
 }
 
-int lifecycle_renew(struct lifecycle *lc, const char *id, int64_t expires_ms, struct err *e)
+static int renew_now(struct lifecycle *lc, const char *id, int64_t expires_ms, struct err *e)
 {
     static const char code[] = "DOCKER::INVALID_EXPIRATION";
     AUTO_KEYED struct keyed_lock *held = keyed_lock_take(lc->locks, id);
@@ -79,6 +82,11 @@ int lifecycle_renew(struct lifecycle *lc, const char *id, int64_t expires_ms, st
     return 0;
 }
 
+int lifecycle_renew(struct lifecycle *lc, const char *id, int64_t expires_ms, struct err *e)
+{
+    return metrics_done(lc->metrics, METRICS_RENEW, renew_now(lc, id, expires_ms, e), e);
+}
+
 int lifecycle_renew_by_access(struct lifecycle *lc, const char *id, struct err *e)
 {
     AUTO_KEYED struct keyed_lock *held = keyed_lock_take(lc->locks, id);
@@ -95,41 +103,28 @@ int lifecycle_renew_by_access(struct lifecycle *lc, const char *id, struct err *
     return sandbox_store_set_expiry(lc->db, id, at, e); /* later: no timer has to hear of it */
 }
 
-static int merge_metadata(const char *old, const json_t *patch, char **out, struct err *e)
+static int patch_now(struct lifecycle *lc, const char *id, const json_t *patch, struct sandbox *out,
+                     struct err *e)
 {
-    json_t *merged = json_loads(old, 0, NULL);
-    const char *key;
-    json_t *v;
-    int rc = 0;
+    AUTO_FREE char *text = NULL;
+    struct err why = { 0 };
 
-    json_object_foreach((json_t *)patch, key, v) {
-        rc = json_is_null(v) ? (json_object_del(merged, key), 0) : json_object_set(merged, key, v);
-        if (rc < 0)
-            break;
-    }
-    *out = rc == 0 ? json_dumps(merged, JSON_COMPACT) : NULL;
-    json_decref(merged);
-    return *out ? 0 : err_nomem(e);
+    if (metadata_check_patch(patch, e) < 0)
+        return -1;
+    text = json_dumps(patch, JSON_COMPACT);
+    if (!text)
+        return err_nomem(e);
+    if (sandbox_store_patch_metadata(lc->db, id, text, METADATA_MAX, out, &why) == 0)
+        return 0;
+    if (why.code == ERRC_NOT_FOUND)
+        return lifecycle_not_found(lc, id, e);
+    if (e)
+        *e = why;
+    return -1;
 }
 
 int lifecycle_patch_metadata(struct lifecycle *lc, const char *id, const json_t *patch,
                              struct sandbox *out, struct err *e)
 {
-    AUTO_SANDBOX struct sandbox sb = { 0 };
-    AUTO_FREE char *merged = NULL;
-
-    if (metadata_check(patch, e) < 0)
-        return -1;
-
-    AUTO_KEYED struct keyed_lock *held = keyed_lock_take(lc->locks, id);
-    if (!held)
-        return err_nomem(e);
-    if (lifecycle_get(lc, id, &sb, e) < 0 || merge_metadata(sb.metadata, patch, &merged, e) < 0 ||
-        sandbox_store_set_metadata(lc->db, id, merged, e) < 0)
-        return -1;
-    free(sb.metadata);
-    sb.metadata = TAKE_PTR(merged);
-    *out = sb;
-    sb = (struct sandbox){ 0 };
-    return 0;
+    return metrics_done(lc->metrics, METRICS_PATCH, patch_now(lc, id, patch, out, e), e);
 }

@@ -9,6 +9,7 @@
 #include "gateway/domain/fault.h"
 #include "gateway/domain/making.h"
 #include "gateway/domain/metadata.h"
+#include "gateway/domain/metrics.h"
 #include "gateway/domain/places.h"
 #include "gateway/domain/platform.h"
 #include "gateway/domain/resources.h"
@@ -173,6 +174,7 @@ static int begin(struct making *m, const struct create_req *rq, struct idempoten
     rc = insert(m, rq, first, e);
     if (rc != 0)
         return rc;
+    metrics_phase(m->lc->metrics, METRICS_STORE, m->began_us);
     lifecycle_show(m->lc, &m->sb); /* requests by proxy wait for it */
     (void)fault_point("create.intent");
     if (making_start(m, why) == 0)
@@ -295,8 +297,8 @@ static int create_once(struct lifecycle *lc, struct create_req *rq, struct sandb
                    "Idempotency-Key: other requests with this key keep failing; try again");
 }
 
-int lifecycle_create(struct lifecycle *lc, const struct create_req *rq, struct sandbox *out,
-                     struct err *e)
+static int create_any(struct lifecycle *lc, const struct create_req *rq, struct sandbox *out,
+                      struct err *e)
 {
     struct create_req canonical = *rq;
     struct resources res;
@@ -306,6 +308,18 @@ int lifecycle_create(struct lifecycle *lc, const struct create_req *rq, struct s
     if (check(lc, &canonical, &res, e) < 0)
         return -1;
     return create(lc, &canonical, &res, NULL, out, e);
+}
+
+int lifecycle_create(struct lifecycle *lc, const struct create_req *rq, struct sandbox *out,
+                     struct err *e)
+{
+    int rc = create_any(lc, rq, out, e);
+
+    if (rc == 0 && out->state == SANDBOX_PENDING)
+        metrics_count(lc->metrics, METRICS_CREATE, METRICS_PENDING);
+    else
+        (void)metrics_done(lc->metrics, METRICS_CREATE, rc, e);
+    return rc;
 }
 
 /* ---- the end of the server ---- */

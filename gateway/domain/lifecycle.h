@@ -18,6 +18,7 @@ struct db;
 struct err;
 struct expiry;
 struct keyed_locks;
+struct metrics;
 struct places;
 struct sandbox_query;
 struct volumes;
@@ -46,6 +47,7 @@ struct lifecycle {
     const json_t *env;         /* of every sandbox, below what a request names; object of strings */
     struct captures *captures; /* sandboxes whose files are being captured; NULL: never any */
     int capture_wait_ms;       /* how long a change waits for the end of a capture */
+    struct metrics *metrics;   /* NULL: nothing is counted */
 };
 
 /* What a client asks for; borrowed. JSON values are type-checked by the decoder. */

@@ -11,6 +11,7 @@
 #include "gateway/domain/claim.h"
 #include "gateway/domain/creates.h"
 #include "gateway/domain/fault.h"
+#include "gateway/domain/metrics.h"
 #include "gateway/domain/resources.h"
 #include "gateway/domain/volumes.h"
 #include "gateway/store/idempotency_store.h"
@@ -121,6 +122,7 @@ struct making *making_new(struct lifecycle *lc, const struct create_req *rq,
         return NULL;
     }
     m->lc = lc;
+    m->began_us = metrics_now_us();
     if (fill(m, rq, res, e) < 0) {
         making_free(m);
         return NULL;
@@ -188,11 +190,14 @@ static int bring_up_volumes(struct making *m, struct err *e)
 
 int making_start(struct making *m, struct err *e)
 {
+    int64_t began = metrics_now_us();
+
     if (bring_up_volumes(m, e) < 0)
         return -1;
     m->held = true;
     m->no_image = false;
     if (runtime_start_held(m->lc->rt, &m->spec, &m->sb.place, e) == 0) {
+        metrics_phase(m->lc->metrics, METRICS_START, began);
         (void)fault_point("create.held");
         return 0;
     }
@@ -257,6 +262,7 @@ static int start_again(struct making *m, struct err *e)
 
 int making_pull(struct making *m, struct err *e)
 {
+    int64_t began = metrics_now_us();
     int rc;
 
     tell_progress(m, "");
@@ -267,6 +273,7 @@ int making_pull(struct making *m, struct err *e)
     if (rc < 0)
         return -1;
     m->pulling = false;
+    metrics_phase(m->lc->metrics, METRICS_PULL, began);
     (void)fault_point("create.pulled");
     return start_again(m, e);
 }
@@ -310,6 +317,7 @@ static int confirm(struct making *m, struct err *e)
 int making_finish(struct making *m, struct err *e)
 {
     struct lifecycle *lc = m->lc;
+    int64_t began = metrics_now_us();
 
     if (m->hooked && m->creation && !creates_may_take_long(lc->creates, m->creation))
         return interrupted(e);
@@ -319,9 +327,11 @@ int making_finish(struct making *m, struct err *e)
     m->claimed = true;
     if (runtime_claim(lc->rt, m->sb.id, &m->sb.place, m->claim, m->claim_ms, e) < 0)
         return stopping(m) && m->hooked ? interrupted(e) : -1;
+    metrics_phase(lc->metrics, METRICS_CLAIM, began);
     (void)fault_point("create.claimed");
     if (confirm(m, e) < 0)
         return -1;
+    metrics_phase(lc->metrics, METRICS_TOTAL, m->began_us);
     log_info("sandbox created", LOG_S("id", m->sb.id), LOG_S("image", m->sb.image));
     return 0;
 }

@@ -28,6 +28,7 @@ struct making {
     bool claimed;         /* something of the user may have run */
     bool apart;           /* goes on without its request */
     int64_t told_mono_ms; /* when the record last got a progress */
+    int64_t began_us;     /* as metrics_now_us */
 };
 
 /* rq was checked; what it borrows is copied. NULL: err set. */

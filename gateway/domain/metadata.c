@@ -49,12 +49,17 @@ static bool subdomain_ok(const char *s, size_t len)
     return before != '.' && before != '-';
 }
 
+static bool is_reserved(const char *key)
+{
+    return strncmp(key, reserved, sizeof(reserved) - 1) == 0;
+}
+
 int metadata_check_entry(const char *key, const char *value, struct err *e)
 {
     const char *slash = strchr(key, '/');
     const char *name = slash ? slash + 1 : key;
 
-    if (strncmp(key, reserved, sizeof(reserved) - 1) == 0)
+    if (is_reserved(key))
         return bad(e, key, "keys under opensandbox.io/ are reserved");
     if (!value)
         return 0;
@@ -79,6 +84,21 @@ int metadata_check(const json_t *metadata, struct err *e)
     json_object_foreach((json_t *)metadata, key, v) {
         if (metadata_check_entry(key, json_string_value(v), e) < 0)
             return -1;
+    }
+    return 0;
+}
+
+int metadata_check_patch(const json_t *patch, struct err *e)
+{
+    const char *key;
+    json_t *v;
+
+    json_object_foreach((json_t *)patch, key, v) {
+        if (metadata_check_entry(key, json_string_value(v), e) == 0)
+            continue;
+        if (e && is_reserved(key))
+            e->api_code = "INVALID_METADATA_LABEL";
+        return -1;
     }
     return 0;
 }

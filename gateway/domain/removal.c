@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "gateway/domain/fault.h"
 #include "gateway/domain/lifecycle_internal.h"
+#include "gateway/domain/metrics.h"
 #include "gateway/domain/volumes.h"
 #include "gateway/store/event_store.h"
 #include "gateway/store/sandbox_store.h"
@@ -121,7 +122,7 @@ static bool stop(struct lifecycle *lc, const struct sandbox *sb, struct sandbox_
 
 static void keep_output(struct lifecycle *lc, const char *id, struct buf *out)
 {
-    const struct runtime_log_query q = { .tail = LAST_LINES };
+    const struct runtime_log_query q = { .tail = LAST_LINES, .timestamps = true };
     struct err e = { 0 };
     bool cut = false;
     size_t i;
@@ -141,7 +142,7 @@ static void keep_output(struct lifecycle *lc, const char *id, struct buf *out)
 
 /* ---- steps ---- */
 
-int lifecycle_finish_removal(struct lifecycle *lc, const struct sandbox *sb, struct err *e)
+static int finish_removal(struct lifecycle *lc, const struct sandbox *sb, struct err *e)
 {
     AUTO_BUF struct buf output = BUF_INIT(SANDBOX_LOGS_MAX);
     struct sandbox_end end;
@@ -168,6 +169,17 @@ int lifecycle_finish_removal(struct lifecycle *lc, const struct sandbox *sb, str
     (void)fault_point("delete.confirmed");
     log_info("sandbox ended", LOG_S("id", sb->id), LOG_S("reason", sb->reason));
     return 0;
+}
+
+int lifecycle_finish_removal(struct lifecycle *lc, const struct sandbox *sb, struct err *e)
+{
+    int rc = finish_removal(lc, sb, e);
+
+    if (strcmp(sb->reason, REASON_EXPIRED) != 0)
+        return rc;
+    if (rc == 0)
+        metrics_expired(lc->metrics, lc->clock->wall_ms() - sb->expires_ms);
+    return metrics_done(lc->metrics, METRICS_EXPIRE, rc, e);
 }
 
 /* Writes the intent to remove, then removes. Caller holds the id's lock. */
@@ -207,7 +219,7 @@ static struct keyed_lock *take_for_delete(struct lifecycle *lc, const char *id, 
     return lifecycle_take(lc, id, lc->capture_wait_ms, e);
 }
 
-int lifecycle_delete(struct lifecycle *lc, const char *id, const char *by, struct err *e)
+static int delete_now(struct lifecycle *lc, const char *id, const char *by, struct err *e)
 {
     AUTO_KEYED struct keyed_lock *held = take_for_delete(lc, id, e);
     AUTO_SANDBOX struct sandbox sb = { 0 };
@@ -217,6 +229,11 @@ int lifecycle_delete(struct lifecycle *lc, const char *id, const char *by, struc
         return -1;
     (void)snprintf(message, sizeof(message), "Deleted by %s.", by ? by : "request");
     return end_sandbox(lc, &sb, REASON_DELETED, message, e);
+}
+
+int lifecycle_delete(struct lifecycle *lc, const char *id, const char *by, struct err *e)
+{
+    return metrics_done(lc->metrics, METRICS_DELETE, delete_now(lc, id, by, e), e);
 }
 
 /* ---- by time ---- */

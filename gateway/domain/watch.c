@@ -6,6 +6,7 @@
 #include "gateway/domain/crew.h"
 #include "gateway/domain/expiry.h"
 #include "gateway/domain/lifecycle_internal.h"
+#include "gateway/domain/metrics.h"
 #include "gateway/domain/reconcile.h"
 #include "gateway/store/event_store.h"
 #include "gateway/store/sandbox_store.h"
@@ -265,6 +266,7 @@ static void on_event(void *arg, const struct runtime_event *ev)
 
     switch (ev->kind) {
     case RUNTIME_EVENT_SYNC:
+        metrics_stream(w->lc->metrics, true);
         log_debug("the engine's events are being read");
         if (w->reconcile)
             reconcile_kick(w->reconcile);
@@ -272,6 +274,7 @@ static void on_event(void *arg, const struct runtime_event *ev)
             expiry_hurry(w->lc->expiry);
         break;
     case RUNTIME_EVENT_LOST:
+        metrics_stream(w->lc->metrics, false);
         log_debug("the engine's events broke off"); /* the runtime says why */
         break;
     default:

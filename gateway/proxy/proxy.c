@@ -643,6 +643,8 @@ void proxy_metrics(const struct proxy *p, struct buf *out)
         { "requests_api_total", "counter", st->internal },
         { "requests_answered_total", "counter", st->answered },
         { "requests_aborted_total", "counter", st->aborted },
+        { "proxied_request_bytes_total", "counter", st->request_bytes },
+        { "proxied_response_bytes_total", "counter", st->response_bytes },
         { "backend_connects_total", "counter", st->connects },
         { "backend_retries_total", "counter", st->retries },
         { "connections", "gauge", st->clients },

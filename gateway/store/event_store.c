@@ -92,12 +92,23 @@ static void take_row(sqlite3_stmt *st, struct event *ev)
     copy(st, 5, ev->message, sizeof(ev->message));
 }
 
+static void reverse(struct event_list *l)
+{
+    struct event ev;
+    size_t i;
+
+    for (i = 0; i < l->len / 2; i++) {
+        ev = l->items[i];
+        l->items[i] = l->items[l->len - 1 - i];
+        l->items[l->len - 1 - i] = ev;
+    }
+}
+
 static int list_fn(struct db_conn *c, void *arg, struct err *e)
 {
     static const char sql[] =
-        "SELECT seq, at_ms, source, type, reason, message FROM (SELECT * FROM events"
-        " WHERE sandbox_id = ?1 AND (?2 = '' OR source = ?2) ORDER BY seq DESC LIMIT ?3)"
-        " ORDER BY seq";
+        "SELECT seq, at_ms, source, type, reason, message FROM events"
+        " WHERE sandbox_id = ?1 AND (?2 = '' OR source = ?2) ORDER BY seq DESC LIMIT ?3";
     const struct call *call = arg;
     struct event_list *l = call->list;
     AUTO_STMT sqlite3_stmt *st = db_stmt(c, sql, e);
@@ -109,6 +120,7 @@ static int list_fn(struct db_conn *c, void *arg, struct err *e)
         return -1;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW && l->len < call->max)
         take_row(st, &l->items[l->len++]);
+    reverse(l);
     return rc == SQLITE_DONE ? 0 : db_fail(c, e, "list events");
 }
 

@@ -3,7 +3,6 @@
 #include "common/base/err.h"
 #include "gateway/store/db.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,9 +27,14 @@ const char *row_text(sqlite3_stmt *st, int col)
     return s ? s : ""; /* columns are NOT NULL: only when memory is out */
 }
 
+/* Cut at size; not by snprintf, which was a tenth of the time of a list. */
 static void copy_text(sqlite3_stmt *st, int col, char *out, size_t size)
 {
-    (void)snprintf(out, size, "%s", row_text(st, col));
+    const char *s = row_text(st, col);
+    size_t len = strnlen(s, size - 1);
+
+    memcpy(out, s, len);
+    out[len] = '\0';
 }
 
 int row_read_sandbox(sqlite3_stmt *st, struct sandbox *sb, struct err *e)

@@ -3,12 +3,16 @@
 #include "gateway/store/row.h"
 #include "gateway/store/sandbox_store.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+struct filter;
 
 /* What a call hands to its db_fn. */
 struct call {
     const struct sandbox_query *query;
+    const struct filter *filter;
     struct sandbox_page *page;
     int state;
     int64_t num;
@@ -18,35 +22,112 @@ struct call {
 
 /* ---- pages ---- */
 
-/* ?1: JSON array of states or null; ?2: JSON object of metadata that must match, or null. Two texts,
- * because the index over those that exist needs its condition as it is. */
-#define FILTERS                                                                                    \
-    " (?1 IS NULL OR EXISTS (SELECT 1 FROM json_each(?1) s WHERE sandboxes.state = s.value))"      \
-    " AND (?2 IS NULL OR NOT EXISTS (SELECT 1 FROM json_each(?2) f WHERE NOT EXISTS"               \
-    " (SELECT 1 FROM json_each(sandboxes.metadata) m"                                              \
-    "  WHERE m.key = f.key AND m.value = f.value)))"
-#define FROM_LIVE " FROM sandboxes WHERE ended_ms = 0 AND" FILTERS
-#define FROM_ALL " FROM sandboxes WHERE" FILTERS
-#define NEWEST_FIRST " ORDER BY created_ms DESC, seq DESC LIMIT ?3 OFFSET ?4"
+/* ?1: the state, or a JSON array of them; ?2: JSON object of metadata that must match; ?3 and ?4: one
+ * pair of it; ?5 and ?6: how many rows after how many. */
+#define IN_STATES " EXISTS (SELECT 1 FROM json_each(?1) w WHERE s.state = w.value)"
+#define HAS_METADATA                                                                               \
+    " NOT EXISTS (SELECT 1 FROM json_each(?2) f WHERE NOT EXISTS"                                  \
+    " (SELECT 1 FROM json_each(s.metadata) m WHERE m.key = f.key AND m.value = f.value))"
+#define ROWS "SELECT " SANDBOX_COLUMNS
+#define LIVE " FROM sandboxes s WHERE s.ended_ms = 0"
+#define LABELLED                                                                                   \
+    " FROM labels l CROSS JOIN sandboxes s ON s.seq = l.sandbox_seq"                               \
+    " WHERE l.key = ?3 AND l.value = ?4"
+#define ANY_FILTER                                                                                 \
+    " FROM sandboxes s WHERE (?1 IS NULL OR" IN_STATES ") AND (?2 IS NULL OR" HAS_METADATA ")"
+#define NEWEST " ORDER BY s.created_ms DESC, s.seq DESC LIMIT ?5 OFFSET ?6"
+#define NEWEST_LABELLED " ORDER BY l.made_ms DESC, l.sandbox_seq DESC LIMIT ?5 OFFSET ?6"
 
-static int bind_filters(struct db_conn *c, sqlite3_stmt *st, const struct sandbox_query *q,
-                        struct err *e)
+/* One pair of texts for each way to filter: each finds its rows newest first in an index and stops at
+ * the end of the page, and counts without looking at them. */
+static const struct texts {
+    const char *count;
+    const char *rows;
+} of_all = { "SELECT ifnull(sum(n), 0) FROM sandbox_counts", ROWS LIVE NEWEST },
+  of_state = { "SELECT ifnull(sum(n), 0) FROM sandbox_counts WHERE state = ?1",
+               ROWS LIVE " AND s.state = ?1" NEWEST },
+  of_states = { "SELECT ifnull(sum(n), 0) FROM sandbox_counts"
+                " WHERE state IN (SELECT value FROM json_each(?1))",
+                ROWS LIVE " AND" IN_STATES NEWEST },
+  of_label = { "SELECT count(*) FROM labels l WHERE l.key = ?3 AND l.value = ?4",
+               ROWS LABELLED NEWEST_LABELLED },
+  of_labels = { "SELECT count(*)" LABELLED " AND" HAS_METADATA " AND (?1 IS NULL OR" IN_STATES ")",
+                ROWS LABELLED " AND" HAS_METADATA " AND (?1 IS NULL OR" IN_STATES
+                              ")" NEWEST_LABELLED },
+  of_history = { "SELECT count(*) FROM sandboxes", ROWS " FROM sandboxes s" NEWEST },
+  of_history_filtered = { "SELECT count(*)" ANY_FILTER, ROWS ANY_FILTER NEWEST };
+
+/* A query taken apart; the strings live as long as the JSON values. */
+struct filter {
+    const struct texts *texts;
+    json_t *states;
+    json_t *metadata;
+    const char *state; /* what ?1 is; NULL: null */
+    const char *key;   /* ?3 and ?4 */
+    const char *value;
+};
+
+static void filter_done(struct filter *f)
 {
-    if (q->states && row_bind_text(c, st, 1, q->states, e) < 0)
-        return -1;
-    return q->metadata ? row_bind_text(c, st, 2, q->metadata, e) : 0;
+    json_decref(f->states);
+    json_decref(f->metadata);
 }
 
-static int count_matches(struct db_conn *c, const struct sandbox_query *q, int64_t *total,
-                         struct err *e)
+static void choose_texts(struct filter *f, const struct sandbox_query *q)
 {
-    static const char live[] = "SELECT count(*)" FROM_LIVE;
-    static const char all[] = "SELECT count(*)" FROM_ALL;
-    static const char plain[] = "SELECT count(*) FROM sandboxes WHERE ended_ms = 0";
-    bool any = !q->states && !q->metadata && !q->with_ended;
-    AUTO_STMT sqlite3_stmt *st = db_stmt(c, any ? plain : q->with_ended ? all : live, e);
+    size_t states = json_array_size(f->states);
+    size_t pairs = json_object_size(f->metadata);
+    void *first = json_object_iter(f->metadata);
 
-    if (!st || (!any && bind_filters(c, st, q, e) < 0))
+    f->state = q->states;
+    f->key = json_object_iter_key(first);
+    f->value = json_string_value(json_object_iter_value(first));
+    if (q->with_ended) {
+        f->texts = states || pairs ? &of_history_filtered : &of_history;
+    } else if (pairs) {
+        f->texts = pairs == 1 && !states ? &of_label : &of_labels;
+    } else if (states == 1) {
+        f->texts = &of_state;
+        f->state = json_string_value(json_array_get(f->states, 0));
+    } else {
+        f->texts = states ? &of_states : &of_all;
+    }
+}
+
+static int take_apart(const struct sandbox_query *q, struct filter *f, struct err *e)
+{
+    *f = (struct filter){ 0 };
+    f->states = q->states ? json_loads(q->states, 0, NULL) : NULL;
+    f->metadata = q->metadata ? json_loads(q->metadata, 0, NULL) : NULL;
+    if ((q->states && !f->states) || (q->metadata && !f->metadata))
+        return err_nomem(e);
+    choose_texts(f, q);
+    return 0;
+}
+
+/* A text need not use all of the parameters. */
+static int bind_filter(struct db_conn *c, sqlite3_stmt *st, const struct call *call, struct err *e)
+{
+    const struct filter *f = call->filter;
+    const char *const texts[] = { f->state, call->query->metadata, f->key, f->value };
+    const int64_t nums[] = { call->query->limit, call->query->offset };
+    int n = sqlite3_bind_parameter_count(st);
+    int i;
+
+    for (i = 0; i < 4 && i < n; i++)
+        if (texts[i] && row_bind_text(c, st, i + 1, texts[i], e) < 0)
+            return -1;
+    for (; i < n; i++)
+        if (row_bind_num(c, st, i + 1, nums[i - 4], e) < 0)
+            return -1;
+    return 0;
+}
+
+static int count_matches(struct db_conn *c, const struct call *call, int64_t *total, struct err *e)
+{
+    AUTO_STMT sqlite3_stmt *st = db_stmt(c, call->filter->texts->count, e);
+
+    if (!st || bind_filter(c, st, call, e) < 0)
         return -1;
     if (sqlite3_step(st) != SQLITE_ROW)
         return db_fail(c, e, "count sandboxes");
@@ -56,16 +137,18 @@ static int count_matches(struct db_conn *c, const struct sandbox_query *q, int64
 
 static int list_fn(struct db_conn *c, void *arg, struct err *e)
 {
-    static const char live[] = "SELECT " SANDBOX_COLUMNS FROM_LIVE NEWEST_FIRST;
-    static const char all[] = "SELECT " SANDBOX_COLUMNS FROM_ALL NEWEST_FIRST;
     struct call *call = arg;
     const struct sandbox_query *q = call->query;
     struct sandbox_page *p = call->page;
-    AUTO_STMT sqlite3_stmt *st = db_stmt(c, q->with_ended ? all : live, e);
     int rc;
 
-    if (!st || count_matches(c, q, &p->total, e) < 0 || bind_filters(c, st, q, e) < 0 ||
-        row_bind_num(c, st, 3, q->limit, e) < 0 || row_bind_num(c, st, 4, q->offset, e) < 0)
+    if (count_matches(c, call, &p->total, e) < 0)
+        return -1;
+    if (q->offset >= p->total)
+        return 0;
+
+    AUTO_STMT sqlite3_stmt *st = db_stmt(c, call->filter->texts->rows, e);
+    if (!st || bind_filter(c, st, call, e) < 0)
         return -1;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW && p->len < (size_t)q->limit) {
         if (row_read_sandbox(st, &p->items[p->len], e) < 0)
@@ -79,11 +162,14 @@ int sandbox_store_list(struct db *db, const struct sandbox_query *q, struct sand
                        struct err *e)
 {
     struct sandbox_page page = { .items = calloc((size_t)q->limit, sizeof(struct sandbox)) };
-    struct call call = { .query = q, .page = &page };
+    struct filter filter = { 0 };
+    struct call call = { .query = q, .page = &page, .filter = &filter };
+    int rc = page.items ? take_apart(q, &filter, e) : err_nomem(e);
 
-    if (!page.items)
-        return err_nomem(e);
-    if (db_read(db, list_fn, &call, e) < 0) {
+    if (rc == 0)
+        rc = db_read(db, list_fn, &call, e);
+    filter_done(&filter);
+    if (rc < 0) {
         sandbox_page_done(&page);
         return -1;
     }

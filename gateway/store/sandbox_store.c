@@ -275,23 +275,50 @@ int sandbox_store_set_expiry(struct db *db, const char *id, int64_t expires_ms, 
     return db_write(db, expiry_fn, &call, e);
 }
 
+static int count_metadata(struct db_conn *c, const struct call *call, struct err *e)
+{
+    static const char sql[] = "SELECT count(*) FROM sandboxes s, json_each(s.metadata)"
+                              " WHERE s.id = ?";
+    AUTO_STMT sqlite3_stmt *st = db_stmt(c, sql, e);
+
+    if (!st || row_bind_text(c, st, 1, call->id, e) < 0)
+        return -1;
+    if (sqlite3_step(st) != SQLITE_ROW)
+        return db_fail(c, e, "count metadata");
+    if (sqlite3_column_int64(st, 0) > call->num)
+        return err_set(e, ERRC_INVALID,
+                       "metadata: would have more than %lld entries; delete some first",
+                       (long long)call->num);
+    return 0;
+}
+
 static int metadata_fn(struct db_conn *c, void *arg, struct err *e)
 {
-    static const char sql[] = "UPDATE sandboxes SET metadata = ? WHERE id = ? AND ended_ms = 0";
+    static const char sql[] = "UPDATE sandboxes SET metadata = json_patch(metadata, ?)"
+                              " WHERE id = ? AND ended_ms = 0";
     struct call *call = arg;
     AUTO_STMT sqlite3_stmt *st = db_stmt(c, sql, e);
 
     if (!st || row_bind_text(c, st, 1, call->text, e) < 0 ||
         row_bind_text(c, st, 2, call->id, e) < 0 || db_exec(c, st, e) < 0)
         return -1;
-    return db_changes(c) ? 0 : no_row(call->id, e);
+    if (!db_changes(c))
+        return no_row(call->id, e);
+    return count_metadata(c, call, e) < 0 ? -1 : find_fn(c, call, e);
 }
 
-int sandbox_store_set_metadata(struct db *db, const char *id, const char *json, struct err *e)
+int sandbox_store_patch_metadata(struct db *db, const char *id, const char *patch, int max,
+                                 struct sandbox *out, struct err *e)
 {
-    struct call call = { .id = id, .text = json };
+    struct sandbox made = { 0 };
+    struct call call = { .id = id, .text = patch, .num = max, .out = &made };
 
-    return db_write(db, metadata_fn, &call, e);
+    if (db_write(db, metadata_fn, &call, e) < 0) {
+        sandbox_done(&made); /* read, but its commit failed */
+        return -1;
+    }
+    *out = made;
+    return 0;
 }
 
 /* ---- the end ---- */

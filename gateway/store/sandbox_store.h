@@ -33,7 +33,10 @@ int sandbox_store_progress(struct db *db, const char *id, const char *reason, co
 int sandbox_store_moved(struct db *db, const char *id, const struct runtime_place *place,
                         struct err *e);
 int sandbox_store_set_expiry(struct db *db, const char *id, int64_t expires_ms, struct err *e);
-int sandbox_store_set_metadata(struct db *db, const char *id, const char *json, struct err *e);
+/* Merges a JSON object of strings and nulls (which delete) into the metadata, in one step with what
+ * others change; ERRC_INVALID when it would have more than max entries. *out is the record after it. */
+int sandbox_store_patch_metadata(struct db *db, const char *id, const char *patch, int max,
+                                 struct sandbox *out, struct err *e);
 /* Turns the record into that of a sandbox that ended: what is secret in it goes. One transaction,
  * with an event. From SANDBOX_PENDING to SANDBOX_FAILED frees its Idempotency-Key. 0 also when there
  * is no such record. */

@@ -51,7 +51,11 @@ def validate(method, target, status, content_type, document):
         return
     promised = operation["responses"].get(str(status))
     assert promised, f"{method} {path} answered {status}, which openapi.yaml does not list"
-    schema = inline(promised).get("content", {}).get("application/json", {}).get("schema")
+    content = inline(promised).get("content", {})
+    if len(content) > 1 and content_type.split(";")[0] in content.keys() - {"application/json"}:
+        assert document is None, f"{method} {path}: JSON under another type"
+        return
+    schema = content.get("application/json", {}).get("schema")
     if schema is None:
         assert document is None, f"{method} {path}: a body where openapi.yaml promises none"
         return

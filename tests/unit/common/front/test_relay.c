@@ -41,6 +41,7 @@ static void keeps_connections_on_both_sides(void **state)
     assert_true(fe_none_waiting(fe));
     assert_int_equal(fe->done, 3);
     assert_true(fe->last.complete && fe->last.status == 200 && fe->last.response_bytes == 2);
+    assert_true(front_stats(fe->front)->response_bytes >= 2);
     assert_int_equal(front_stats(fe->front)->connects, 1);
     fe_close(c);
     fe_close(b);
@@ -386,6 +387,7 @@ static void large_bodies_both_ways(void **state)
     assert_memory_equal(sent, got, LEN);
     fe_settle(fe);
     assert_true(fe->last.complete && fe->last.request_bytes == LEN);
+    assert_int_equal(front_stats(fe->front)->request_bytes, LEN);
     free(sent);
     free(got);
     fe_close(c);

@@ -255,6 +255,8 @@ static void a_newer_database_is_refused(void **state)
 static void an_old_database_is_migrated_and_copied(void **state)
 {
     struct world *w = *state;
+    const struct sandbox_query q = { .metadata = "{\"a\":\"b\"}", .limit = 5 };
+    struct sandbox_page page;
     char copy[200];
     struct sandbox got;
     struct err e = { 0 };
@@ -267,7 +269,7 @@ static void an_old_database_is_migrated_and_copied(void **state)
     assert_int_equal(sqlite3_exec(sq, migrations[0].sql, NULL, NULL, NULL), SQLITE_OK);
     assert_int_equal(sqlite3_exec(sq,
                                   "INSERT INTO sandboxes VALUES (1,'old','Running','r','m',1,2,3,"
-                                  "'i','[]','{}','{}','','','t','10.0.0.2',44772,'',0);"
+                                  "'i','[]','{\"a\":\"b\"}','{}','','','t','10.0.0.2',44772,'',0);"
                                   "PRAGMA user_version = 1",
                                   NULL, NULL, NULL),
                      SQLITE_OK);
@@ -278,6 +280,9 @@ static void an_old_database_is_migrated_and_copied(void **state)
     assert_int_equal(got.renew_s, 0);
     assert_string_equal(got.place.address, "10.0.0.2");
     sandbox_done(&got);
+    assert_int_equal(sandbox_store_list(w->db, &q, &page, &e), 0); /* what lists count is there */
+    assert_int_equal(page.total, 1);
+    sandbox_page_done(&page);
     (void)snprintf(copy, sizeof(copy), "%s.before-0002", w->path);
     assert_int_equal(access(copy, R_OK), 0);
 }
