@@ -138,7 +138,7 @@ static void live(struct world *w, struct told *t, bool to_the_end)
     note(t, lifecycle_resume(&w->lc, t->id, &e), &e);
     if (!to_the_end)
         return;
-    rc = lifecycle_delete(&w->lc, t->id, &e);
+    rc = lifecycle_delete(&w->lc, t->id, NULL, &e);
     note(t, rc, &e);
     t->deleted = rc == 0;
 }
@@ -226,12 +226,12 @@ static void a_full_disk_is_survived(void **state)
     assert_int_equal(lifecycle_get(&w->lc, t.id, &sb, &e), 0);
     sandbox_done(&sb);
     assert_int_equal(lifecycle_renew(&w->lc, t.id, now_ms + 900000, &e), -1);
-    assert_int_equal(lifecycle_delete(&w->lc, t.id, &e), -1);
+    assert_int_equal(lifecycle_delete(&w->lc, t.id, NULL, &e), -1);
     fail_vfs_heal();
     assert_int_equal(lifecycle_renew(&w->lc, t.id, now_ms + 900000, &e), 0);
     t.expires_ms = now_ms + 900000;
     check(w, &t);
-    assert_int_equal(lifecycle_delete(&w->lc, t.id, &e), 0);
+    assert_int_equal(lifecycle_delete(&w->lc, t.id, NULL, &e), 0);
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
