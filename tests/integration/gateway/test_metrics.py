@@ -88,6 +88,16 @@ def test_the_stream_of_events_is_watched(make_gateway):
     assert scrape(gw)["sandgate_engine_events_reconnects"][("sandgate_engine_events_reconnects_total",)] == 0
 
 
+def test_snapshots_are_counted(make_gateway):
+    gw = make_gateway().start()
+    sid = gw.create().json["id"]
+    snap = gw.request("POST", f"/v1/sandboxes/{sid}/snapshots").json["id"]
+    ready = ("sandgate_snapshots", ("state", "Ready"))
+    wait_for("it is ready", lambda: scrape(gw)["sandgate_snapshots"].get(ready) == 1)
+    assert gw.request("DELETE", f"/v1/snapshots/{snap}").status == 204
+    assert not scrape(gw)["sandgate_snapshots"].get(ready)
+
+
 def test_expiries_are_counted_with_their_lag(make_gateway):
     gw = make_gateway().start()
     sid = gw.create().json["id"]
