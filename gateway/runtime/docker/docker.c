@@ -32,13 +32,18 @@ enum {
     SECCOMP_MAX = 1 << 20,
     LIST_MAX = 128 << 20, /* bytes; about 2 KB a container */
     LIST_MS = 60000,
-    REMOVE_MS = 60000,
+    REMOVE_MS = 60000, /* at most; less when docker.api_timeout is less */
     CLOSE_MS = 3000,
     EXPLAIN_MS = 5000,
     ENDED_WAIT_MS = 500,
     ENDED_POLL_MS = 10,
     TEXT_MAX = 400,
 };
+
+static int api_timeout_s(const struct runtime_config *cfg)
+{
+    return cfg->api_timeout_s > 0 ? cfg->api_timeout_s : API_TIMEOUT_S;
+}
 
 static struct docker *docker_of(struct runtime *rt)
 {
@@ -134,7 +139,10 @@ int docker_remove_within(struct docker *d, const char *id, int timeout_ms, struc
 
 static int docker_remove(struct runtime *rt, const char *id, struct err *e)
 {
-    return docker_remove_within(docker_of(rt), id, REMOVE_MS, e);
+    struct docker *d = docker_of(rt);
+    int api_ms = api_timeout_s(&d->cfg) * 1000;
+
+    return docker_remove_within(d, id, api_ms < REMOVE_MS ? api_ms : REMOVE_MS, e);
 }
 
 /* ---- pause and resume ---- */
@@ -479,7 +487,7 @@ static int check_config(const struct runtime_config *cfg, struct err *e)
 static int fill(struct docker *d, struct err *e)
 {
     const struct runtime_config *cfg = &d->cfg;
-    int api_s = cfg->api_timeout_s > 0 ? cfg->api_timeout_s : API_TIMEOUT_S;
+    int api_s = api_timeout_s(cfg);
     int pull_s = cfg->pull_timeout_s > 0 ? cfg->pull_timeout_s : PULL_TIMEOUT_S;
 
     d->engine = engine_new(cfg->engine, api_s * 1000);

@@ -26,6 +26,7 @@ enum {
     VERSION = 12,          /* digits of the content's hash in names */
     IMPORT_MS = 120000,
     HELPER_MS = 30000,
+    HELPER_TRIES = 3,
     SUFFIX_MAX = 9,    /* volumes tried before giving up on them */
     SETTLE_TRIES = 10, /* another gateway may be filling the volume right now */
     SETTLE_MS = 100,
@@ -357,6 +358,19 @@ static int volume_make(struct engine *en, const char *name, struct err *e)
     return engine_do(en, &c, "make the agent's volume", NULL, e); /* an existing one is kept */
 }
 
+/* What stays of it all the same is removed by the next preparation: same name. */
+static void helper_drop(struct engine *en, const char *helper)
+{
+    struct err e = { 0 };
+    int i;
+
+    for (i = 0; i < HELPER_TRIES; i++)
+        if (container_remove(en, helper, HELPER_MS, &e) == 0)
+            return;
+    log_warn("a helper container was not removed yet", LOG_S("name", helper),
+             LOG_S("error", e.msg));
+}
+
 /* 1: the volume is good; 0: it holds something else. */
 static int fill(const struct runtime_config *cfg, struct engine *en, const struct pack *p,
                 const char *volume, struct err *e)
@@ -372,8 +386,7 @@ static int fill(const struct runtime_config *cfg, struct engine *en, const struc
         return -1;
     crash_step(cfg, "inject.filled");
     rc = check_settled(en, p, helper, e);
-    /* what stays of it is removed by the next preparation: same name */
-    (void)container_remove(en, helper, HELPER_MS, NULL);
+    helper_drop(en, helper);
     crash_step(cfg, "inject.checked");
     return rc;
 }

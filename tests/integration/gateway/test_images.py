@@ -72,7 +72,11 @@ class Registry:
 
     def _relay(self, client):
         self.open.wait()
-        server = socket.create_connection(("127.0.0.1", self.behind))
+        try:
+            server = socket.create_connection(("127.0.0.1", self.behind))
+        except OSError:  # the registry was stopped meanwhile
+            client.close()
+            return
         threading.Thread(target=self._copy, args=(client, server), daemon=True).start()
         self._copy(server, client)
 
