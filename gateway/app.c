@@ -36,6 +36,7 @@
 enum {
     APP_CONNECTIONS = 8192,
     APP_QUEUE = 1024,
+    APP_BRIEF_THREADS = 8,
     APP_INTERNAL_IDLE_S = 120, /* longer than the front keeps its end: it never meets a stale one */
     LATE_STEPS = 10,
     APP_CAPTURE_WAIT_MS = 20000, /* shorter than the time-out of clients, 30 s */
@@ -47,7 +48,8 @@ struct app {
     char signing_key[SANDBOX_TOKEN];
     struct loop *loop;
     struct signals *signals;
-    struct jobs *jobs;
+    struct jobs *jobs;  /* what waits for the engine */
+    struct jobs *brief; /* what waits for the store alone */
     struct db *db;
     struct runtime *rt;
     struct keyed_locks *locks;
@@ -95,7 +97,8 @@ static int make_loop(struct app *app, struct err *e)
     if (!app->signals)
         return -1;
     app->jobs = jobs_new((unsigned)app->cfg->job_threads, APP_QUEUE, e);
-    return app->jobs ? 0 : -1;
+    app->brief = app->jobs ? jobs_new(APP_BRIEF_THREADS, APP_QUEUE, e) : NULL;
+    return app->brief ? 0 : -1;
 }
 
 static const char *docker_runtime(const struct config *c)
@@ -319,6 +322,7 @@ static int make_http(struct app *app, struct err *e)
         .max_connections = connections(c),
         .idle_timeout_s = APP_INTERNAL_IDLE_S,
         .jobs = app->jobs,
+        .brief_jobs = app->brief,
     };
 
     app->api = (struct api){
@@ -331,7 +335,7 @@ static int make_http(struct app *app, struct err *e)
         .trusted = (const char *const *)c->trusted_proxies,
         .metrics = write_metrics,
         .loop = app->loop,
-        .jobs = app->jobs,
+        .jobs = app->brief,
         .relays = app->relays,
         .relay_host = c->relay_host,
     };
@@ -399,6 +403,7 @@ static void stop(struct app *app)
         finish_requests(app);
     lifecycle_stop(&app->lc);
     jobs_free(app->jobs); /* waits for what a request began in the engine */
+    jobs_free(app->brief);
     snapshots_free(app->snapshots);
     watch_free(app->watch);
     reconcile_free(app->reconcile);

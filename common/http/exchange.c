@@ -123,7 +123,7 @@ static int check_length(struct exchange *x)
 
 static bool blocking(const struct exchange *x)
 {
-    return x->rq.route->flags & HTTP_BLOCKING;
+    return x->rq.route->flags & (HTTP_BLOCKING | HTTP_BRIEF);
 }
 
 static int open_sink(struct exchange *x)
@@ -253,8 +253,11 @@ static void sink_job(void *arg)
  * before the suspension: job_done still comes later, in this thread. */
 static bool offload(struct exchange *x, job_fn fn)
 {
+    const struct http_service *svc = &x->server->svc;
+    struct jobs *pool = x->rq.route->flags & HTTP_BRIEF ? svc->brief_jobs : svc->jobs;
+
     x->done = (struct loop_call){ .fn = job_done, .arg = x };
-    if (jobs_post(x->server->svc.jobs, fn, x, &x->err) < 0) {
+    if (jobs_post(pool, fn, x, &x->err) < 0) {
         x->answered = x->failed = true;
         return false;
     }

@@ -2,7 +2,7 @@
  * sees requests, responses, streams and a route table; only common/http includes microhttpd.h.
  *
  * Threads: the server lives in one loop's thread. Handlers run there, or in the job pool when
- * their route says HTTP_BLOCKING (the connection is suspended meanwhile). http_stream_* is for
+ * their route says HTTP_BLOCKING or HTTP_BRIEF (the connection is suspended meanwhile). http_stream_* is for
  * the loop's thread only.
  * What every response gets without a handler's doing: X-Request-ID, CORS headers, and for errors
  * the body {"code","message"}. */
@@ -81,6 +81,7 @@ enum {
     HTTP_BLOCKING = 2,    /* may block: runs in the job pool */
     HTTP_BARE_ONLY = 4,   /* not below service.prefix */
     HTTP_PREFIX_ONLY = 8, /* only below service.prefix */
+    HTTP_BRIEF = 16,      /* blocks for moments, as a database does: a pool of its own */
 };
 
 struct http_route {
@@ -105,7 +106,8 @@ struct http_service {
     bool log_requests; /* one info line per request */
     unsigned max_connections;
     unsigned idle_timeout_s;
-    struct jobs *jobs; /* needed when a route is HTTP_BLOCKING */
+    struct jobs *jobs;       /* needed when a route is HTTP_BLOCKING */
+    struct jobs *brief_jobs; /* needed when a route is HTTP_BRIEF: what is quick does not wait */
 };
 
 /* svc is copied; what it points to must outlive the server. NULL: err set. */

@@ -1,25 +1,25 @@
 #include "gateway/api/api.h"
 
 /* One row per operation of openapi.yaml; tests/unit/gateway/api/test_routes.c compares the two.
- * Rows without a mount flag answer below /v1 and bare (contract 1.1). */
+ * Rows without a mount flag answer below /v1 and bare (contract 1.1). What asks the engine is
+ * HTTP_BLOCKING, what asks the store alone HTTP_BRIEF. */
 const struct http_route api_routes[] = {
     { "POST", "/sandboxes", api_sandbox_create, HTTP_BLOCKING, API_BODY_MAX, NULL },
-    { "GET", "/sandboxes", api_sandbox_list, HTTP_BLOCKING, 0, NULL },
-    { "GET", "/sandboxes/{id}", api_sandbox_get, HTTP_BLOCKING, 0, NULL },
+    { "GET", "/sandboxes", api_sandbox_list, HTTP_BRIEF, 0, NULL },
+    { "GET", "/sandboxes/{id}", api_sandbox_get, HTTP_BRIEF, 0, NULL },
     { "DELETE", "/sandboxes/{id}", api_sandbox_delete, HTTP_BLOCKING, API_BODY_MAX, NULL },
-    { "PATCH", "/sandboxes/{id}/metadata", api_sandbox_metadata, HTTP_BLOCKING, API_BODY_MAX,
-      NULL },
+    { "PATCH", "/sandboxes/{id}/metadata", api_sandbox_metadata, HTTP_BRIEF, API_BODY_MAX, NULL },
     { "POST", "/sandboxes/{id}/pause", api_sandbox_pause, HTTP_BLOCKING, API_BODY_MAX, NULL },
     { "POST", "/sandboxes/{id}/resume", api_sandbox_resume, HTTP_BLOCKING, API_BODY_MAX, NULL },
-    { "POST", "/sandboxes/{id}/renew-expiration", api_sandbox_renew, HTTP_BLOCKING, API_BODY_MAX,
+    { "POST", "/sandboxes/{id}/renew-expiration", api_sandbox_renew, HTTP_BRIEF, API_BODY_MAX,
       NULL },
     { "POST", "/sandboxes/{id}/snapshots", api_snapshot_create, HTTP_BLOCKING, API_BODY_MAX, NULL },
-    { "GET", "/snapshots", api_snapshot_list, HTTP_BLOCKING, 0, NULL },
-    { "GET", "/snapshots/{id}", api_snapshot_get, HTTP_BLOCKING, 0, NULL },
+    { "GET", "/snapshots", api_snapshot_list, HTTP_BRIEF, 0, NULL },
+    { "GET", "/snapshots/{id}", api_snapshot_get, HTTP_BRIEF, 0, NULL },
     { "DELETE", "/snapshots/{id}", api_snapshot_delete, HTTP_BLOCKING, API_BODY_MAX, NULL },
-    { "GET", "/sandboxes/{id}/endpoints/{port}", api_endpoint_get, HTTP_BLOCKING, 0, NULL },
+    { "GET", "/sandboxes/{id}/endpoints/{port}", api_endpoint_get, HTTP_BRIEF, 0, NULL },
     { "GET", "/sandboxes/{id}/diagnostics/logs", api_diagnostics_logs, HTTP_BLOCKING, 0, NULL },
-    { "GET", "/sandboxes/{id}/diagnostics/events", api_diagnostics_events, HTTP_BLOCKING, 0, NULL },
+    { "GET", "/sandboxes/{id}/diagnostics/events", api_diagnostics_events, HTTP_BRIEF, 0, NULL },
     { "GET", "/sandboxes/{id}/diagnostics/inspect", api_diagnostics_inspect, HTTP_BLOCKING, 0,
       NULL },
     { "GET", "/sandboxes/{id}/diagnostics/summary", api_diagnostics_summary, HTTP_BLOCKING, 0,

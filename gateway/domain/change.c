@@ -58,27 +58,28 @@ int lifecycle_resume(struct lifecycle *lc, const char *id, struct err *e)
                         e);
 }
 
+/* Takes no lock: the id's may be held for as long as the engine takes, and the store decides. */
 static int renew_now(struct lifecycle *lc, const char *id, int64_t expires_ms, struct err *e)
 {
     static const char code[] = "DOCKER::INVALID_EXPIRATION";
-    AUTO_KEYED struct keyed_lock *held = keyed_lock_take(lc->locks, id);
     AUTO_SANDBOX struct sandbox sb = { 0 };
+    struct err why = { 0 };
 
-    if (!held)
-        return err_nomem(e);
     if (lifecycle_get(lc, id, &sb, e) < 0)
         return -1;
-    if (sb.state == SANDBOX_STOPPING)
-        return lifecycle_not_found(lc, id, e);
     if (!sb.expires_ms)
         return err_api(e, ERRC_CONFLICT, code,
                        "Sandbox %s was created without a timeout and cannot be renewed.", id);
     if (expires_ms <= lc->clock->wall_ms())
         return err_api(e, ERRC_INVALID, code, "expiresAt: must be in the future");
-    if (sandbox_store_set_expiry(lc->db, id, expires_ms, e) < 0)
+    if (sandbox_store_renew(lc->db, id, expires_ms, &why) < 0) {
+        if (why.code == ERRC_NOT_FOUND) /* its end was quicker */
+            return lifecycle_not_found(lc, id, e);
+        *e = why;
         return -1;
+    }
     if (lc->expiry)
-        expiry_set(lc->expiry, id, expires_ms);
+        expiry_hint(lc->expiry, id, expires_ms);
     return 0;
 }
 
@@ -89,18 +90,18 @@ int lifecycle_renew(struct lifecycle *lc, const char *id, int64_t expires_ms, st
 
 int lifecycle_renew_by_access(struct lifecycle *lc, const char *id, struct err *e)
 {
-    AUTO_KEYED struct keyed_lock *held = keyed_lock_take(lc->locks, id);
     AUTO_SANDBOX struct sandbox sb = { 0 };
     int64_t at;
 
-    if (!held)
-        return err_nomem(e);
     if (sandbox_store_get(lc->db, id, &sb, e) < 0)
         return e->code == ERRC_NOT_FOUND ? 0 : -1;
     at = lc->clock->wall_ms() + sb.renew_s * 1000;
     if (sb.state != SANDBOX_RUNNING || !sb.renew_s || !sb.expires_ms || sb.expires_ms >= at)
         return 0;
-    return sandbox_store_set_expiry(lc->db, id, at, e); /* later: no timer has to hear of it */
+    /* later: no timer has to hear of it; by somebody else meanwhile: good as well */
+    if (sandbox_store_renew_from(lc->db, id, sb.expires_ms, at, e) < 0)
+        return e->code == ERRC_NOT_FOUND ? 0 : -1;
+    return 0;
 }
 
 static int patch_now(struct lifecycle *lc, const char *id, const json_t *patch, struct sandbox *out,

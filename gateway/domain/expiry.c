@@ -119,29 +119,22 @@ int expiry_start(struct expiry *x, struct err *e)
 }
 
 /* True when the thread has to look earlier than it meant to. */
-static bool note(struct expiry *x, const char *id, int64_t at_ms,
-                 int (*put)(struct deadlines *d, const char *id, int64_t at_ms, struct err *e))
+static bool note(struct expiry *x, const char *id, int64_t at_ms)
 {
     AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&x->guard);
     int64_t before = INT64_MAX;
     int64_t after = INT64_MAX;
 
     (void)deadlines_next(x->times, &before);
-    if (put(x->times, id, at_ms, NULL) < 0)
+    if (deadlines_put_earlier(x->times, id, at_ms, NULL) < 0)
         log_warn("out of memory: an expiry is left to the sweep", LOG_S("id", id));
     (void)deadlines_next(x->times, &after);
     return after < before;
 }
 
-void expiry_set(struct expiry *x, const char *id, int64_t at_ms)
-{
-    if (note(x, id, at_ms, deadlines_put))
-        worker_kick(&x->worker);
-}
-
 void expiry_hint(struct expiry *x, const char *id, int64_t at_ms)
 {
-    if (note(x, id, at_ms, deadlines_put_earlier))
+    if (note(x, id, at_ms))
         worker_kick(&x->worker);
 }
 

@@ -15,9 +15,8 @@ struct lifecycle;
 struct expiry *expiry_new(struct lifecycle *lc, struct err *e);
 int expiry_start(struct expiry *x, struct err *e);
 
-/* The time of id, as the store has it. Caller holds the id's lock. */
-void expiry_set(struct expiry *x, const char *id, int64_t at_ms);
-/* The same, but an earlier time that is known stays: for who may know an old one. */
+/* The time of id as the store had it a moment ago. An earlier time that is known stays: two who tell
+ * at once may come in either order. */
 void expiry_hint(struct expiry *x, const char *id, int64_t at_ms);
 void expiry_drop(struct expiry *x, const char *id); /* it is gone */
 /* Its time has come, or its removal was begun and has to be finished: hands it to the crew. */

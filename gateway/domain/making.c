@@ -283,17 +283,15 @@ int making_pull(struct making *m, struct err *e)
 static int refresh(struct making *m, struct err *e)
 {
     AUTO_SANDBOX struct sandbox now = { 0 };
+    int64_t at = m->lc->clock->wall_ms() + m->timeout_s * 1000;
 
+    if (m->sb.expires_ms &&
+        sandbox_store_renew_from(m->lc->db, m->sb.id, m->sb.expires_ms, at, e) == 0)
+        m->sb.expires_ms = at;
     if (still_wanted(m, &now, e) < 0)
         return -1;
-    if (now.expires_ms != m->sb.expires_ms) {
-        m->sb.expires_ms = now.expires_ms;
-        return 0;
-    }
-    if (!m->sb.expires_ms)
-        return 0;
-    m->sb.expires_ms = m->lc->clock->wall_ms() + m->timeout_s * 1000;
-    return sandbox_store_set_expiry(m->lc->db, m->sb.id, m->sb.expires_ms, e);
+    m->sb.expires_ms = now.expires_ms;
+    return 0;
 }
 
 static int confirm(struct making *m, struct err *e)

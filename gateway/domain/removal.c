@@ -182,18 +182,23 @@ int lifecycle_finish_removal(struct lifecycle *lc, const struct sandbox *sb, str
     return metrics_done(lc->metrics, METRICS_EXPIRE, rc, e);
 }
 
-/* Writes the intent to remove, then removes. Caller holds the id's lock. */
+/* Writes the intent to remove, then removes. due: only if its time has come, ERRC_CONFLICT when it was
+ * renewed. Caller holds the id's lock. */
 static int end_sandbox(struct lifecycle *lc, struct sandbox *sb, const char *reason,
-                       const char *message, struct err *e)
+                       const char *message, bool due, struct err *e)
 {
     enum sandbox_state from = sb->state;
     struct sandbox_end end;
+    int rc;
 
     if (from != SANDBOX_STOPPING) {
         lifecycle_begin_end(lc, sb, reason, message, &end);
         sandbox_set_state(sb, SANDBOX_STOPPING, end.reason, end.message, end.ended_ms);
-        if (lifecycle_transition(lc, sb, from, e) < 0)
+        rc = due ? sandbox_store_expire(lc->db, sb, from, end.ended_ms, e)
+                 : sandbox_store_transition(lc->db, sb, from, e);
+        if (rc < 0)
             return -1;
+        lifecycle_show(lc, sb);
     }
     (void)fault_point("delete.intent");
     return lifecycle_finish_removal(lc, sb, e);
@@ -228,7 +233,7 @@ static int delete_now(struct lifecycle *lc, const char *id, const char *by, stru
     if (!held || lifecycle_get(lc, id, &sb, e) < 0)
         return -1;
     (void)snprintf(message, sizeof(message), "Deleted by %s.", by ? by : "request");
-    return end_sandbox(lc, &sb, REASON_DELETED, message, e);
+    return end_sandbox(lc, &sb, REASON_DELETED, message, false, e);
 }
 
 int lifecycle_delete(struct lifecycle *lc, const char *id, const char *by, struct err *e)
@@ -241,6 +246,7 @@ int lifecycle_delete(struct lifecycle *lc, const char *id, const char *by, struc
 static int expire(struct lifecycle *lc, const char *id, int64_t *next_ms, struct err *e)
 {
     AUTO_SANDBOX struct sandbox sb = { 0 };
+    struct err why = { 0 };
 
     *next_ms = 0;
     if (sandbox_store_get(lc->db, id, &sb, e) < 0)
@@ -253,7 +259,16 @@ static int expire(struct lifecycle *lc, const char *id, int64_t *next_ms, struct
     if (!sb.expires_ms || sb.expires_ms > lc->clock->wall_ms())
         return 0; /* renewed meanwhile */
     *next_ms = 0;
-    return end_sandbox(lc, &sb, REASON_EXPIRED, "The sandbox reached its expiry time.", e);
+    if (end_sandbox(lc, &sb, REASON_EXPIRED, "The sandbox reached its expiry time.", true, &why) ==
+        0)
+        return 0;
+    if (why.code == ERRC_CONFLICT) { /* renewed at the last moment: look again */
+        *next_ms = lc->clock->wall_ms();
+        return 0;
+    }
+    if (e)
+        *e = why;
+    return -1;
 }
 
 int lifecycle_expire(struct lifecycle *lc, const char *id, struct err *e)

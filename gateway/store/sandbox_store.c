@@ -19,6 +19,7 @@ struct call {
     const char *text;
     const char *text2;
     int64_t num;
+    int64_t num2;
     enum sandbox_state from;
     const struct sandbox_end *end;
     const struct runtime_place *place;
@@ -173,7 +174,8 @@ static int transition_fn(struct db_conn *c, void *arg, struct err *e)
 {
     static const char sql[] = "UPDATE sandboxes SET state = ?, reason = ?, message = ?,"
                               " transition_ms = ?, exit_code = ?"
-                              " WHERE id = ? AND state = ? AND ended_ms = 0";
+                              " WHERE id = ? AND state = ? AND ended_ms = 0"
+                              " AND (?8 = 0 OR (expires_ms > 0 AND expires_ms <= ?8))";
     struct call *call = arg;
     const struct sandbox *sb = call->sb;
     AUTO_STMT sqlite3_stmt *st = db_stmt(c, sql, e);
@@ -183,7 +185,7 @@ static int transition_fn(struct db_conn *c, void *arg, struct err *e)
         row_bind_num(c, st, 4, sb->transition_ms, e) < 0 ||
         row_bind_num(c, st, 5, sb->exit_code, e) < 0 || row_bind_text(c, st, 6, sb->id, e) < 0 ||
         row_bind_text(c, st, 7, sandbox_state_to_string(call->from), e) < 0 ||
-        db_exec(c, st, e) < 0)
+        row_bind_num(c, st, 8, call->num, e) < 0 || db_exec(c, st, e) < 0)
         return -1;
     return db_changes(c) ? add_state(c, sb, e) : why_unchanged(c, sb->id, e);
 }
@@ -256,23 +258,40 @@ int sandbox_store_progress(struct db *db, const char *id, const char *reason, co
     return db_write(db, progress_fn, &call, e);
 }
 
-static int expiry_fn(struct db_conn *c, void *arg, struct err *e)
+static int renew_fn(struct db_conn *c, void *arg, struct err *e)
 {
-    static const char sql[] = "UPDATE sandboxes SET expires_ms = ? WHERE id = ? AND ended_ms = 0";
+    static const char sql[] = "UPDATE sandboxes SET expires_ms = ?1 WHERE id = ?2 AND ended_ms = 0"
+                              " AND state <> 'Stopping' AND expires_ms > 0"
+                              " AND (?3 = 0 OR expires_ms = ?3)";
     struct call *call = arg;
     AUTO_STMT sqlite3_stmt *st = db_stmt(c, sql, e);
 
     if (!st || row_bind_num(c, st, 1, call->num, e) < 0 ||
-        row_bind_text(c, st, 2, call->id, e) < 0 || db_exec(c, st, e) < 0)
+        row_bind_text(c, st, 2, call->id, e) < 0 || row_bind_num(c, st, 3, call->num2, e) < 0 ||
+        db_exec(c, st, e) < 0)
         return -1;
     return db_changes(c) ? 0 : no_row(call->id, e);
 }
 
-int sandbox_store_set_expiry(struct db *db, const char *id, int64_t expires_ms, struct err *e)
+int sandbox_store_renew(struct db *db, const char *id, int64_t expires_ms, struct err *e)
 {
-    struct call call = { .id = id, .num = expires_ms };
+    return sandbox_store_renew_from(db, id, 0, expires_ms, e);
+}
 
-    return db_write(db, expiry_fn, &call, e);
+int sandbox_store_renew_from(struct db *db, const char *id, int64_t from_ms, int64_t expires_ms,
+                             struct err *e)
+{
+    struct call call = { .id = id, .num = expires_ms, .num2 = from_ms };
+
+    return db_write(db, renew_fn, &call, e);
+}
+
+int sandbox_store_expire(struct db *db, const struct sandbox *sb, enum sandbox_state from,
+                         int64_t now_ms, struct err *e)
+{
+    struct call call = { .sb = sb, .from = from, .num = now_ms };
+
+    return db_write(db, transition_fn, &call, e);
 }
 
 static int count_metadata(struct db_conn *c, const struct call *call, struct err *e)

@@ -32,7 +32,16 @@ int sandbox_store_progress(struct db *db, const char *id, const char *reason, co
 /* A new address of a running sandbox. */
 int sandbox_store_moved(struct db *db, const char *id, const struct runtime_place *place,
                         struct err *e);
-int sandbox_store_set_expiry(struct db *db, const char *id, int64_t expires_ms, struct err *e);
+/* As transition to SANDBOX_STOPPING, and only when its expiry is not later than now_ms: ERRC_CONFLICT
+ * when it was renewed meanwhile. */
+int sandbox_store_expire(struct db *db, const struct sandbox *sb, enum sandbox_state from,
+                         int64_t now_ms, struct err *e);
+/* Gives one that expires, and is not being removed, a new expiry; ERRC_NOT_FOUND when there is none
+ * such. What is in the store decides between a renewal and an end at the same moment. */
+int sandbox_store_renew(struct db *db, const char *id, int64_t expires_ms, struct err *e);
+/* The same, but only when its expiry is still `from`: else ERRC_NOT_FOUND, too. */
+int sandbox_store_renew_from(struct db *db, const char *id, int64_t from_ms, int64_t expires_ms,
+                             struct err *e);
 /* Merges a JSON object of strings and nulls (which delete) into the metadata, in one step with what
  * others change; ERRC_INVALID when it would have more than max entries. *out is the record after it. */
 int sandbox_store_patch_metadata(struct db *db, const char *id, const char *patch, int max,

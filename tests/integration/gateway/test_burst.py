@@ -5,6 +5,8 @@ import http.client
 import os
 import threading
 
+from harness import wait_for
+
 COUNT = 100 if "SANDGATE_SOAK" in os.environ else 12
 
 
@@ -46,3 +48,31 @@ def test_one_delete_of_many_wins(shared):
         replies = list(pool.map(delete, range(20)))
     assert sorted(r.status for r in replies) == [204] + [404] * 19
     assert {r.json["code"] for r in replies if r.status == 404} == {"DOCKER::SANDBOX_NOT_FOUND"}
+
+
+def test_reads_and_renewals_do_not_wait_for_creates(make_gateway):
+    """The only thread for engine calls hangs in a create; what the store alone can tell is told."""
+    gw = make_gateway()
+    gw.config.write_text(gw.config.read_text().replace("[server]\n", "[server]\nthread_pool_size = 1\n"))
+    pause = gw.dir / "go-on"
+    gw.start()
+    sandbox_id = gw.create().json["id"]
+    gw.stop()
+    gw.start(fault="wait:create.held", env={"SANDGATE_FAULT_FILE": str(pause)})
+    replies = []
+    worker = threading.Thread(target=lambda: replies.append(gw.create(timeout=None)))
+    worker.start()
+    try:
+        wait_for("the create hangs", lambda: [r for r in gw.records() if r["status"]["state"] == "Pending"])
+        path = f"/v1/sandboxes/{sandbox_id}"
+        assert gw.request("GET", path, timeout=5).status == 200
+        assert gw.request("PATCH", path + "/metadata", {"a": "b"}, timeout=5).json["metadata"] == {"a": "b"}
+        at = "2099-01-01T00:00:00Z"
+        assert gw.request("POST", path + "/renew-expiration", {"expiresAt": at}, timeout=5).json == {"expiresAt": at}
+        assert gw.request("GET", path + "/endpoints/44772", timeout=5).status == 200
+        assert gw.request("GET", path + "/diagnostics/events?scope=all", timeout=5).status == 200
+        assert gw.request("GET", "/metrics", timeout=5).status == 200
+    finally:
+        pause.touch()
+        worker.join(60)
+    assert replies[0].status == 202

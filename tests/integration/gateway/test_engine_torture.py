@@ -2,6 +2,7 @@
 success or an error that says something, nothing is left, and the gateway goes on."""
 
 import os
+import threading
 
 import pytest
 from bad_engine import MODES, BadEngine
@@ -79,6 +80,23 @@ def test_a_spoiled_call(gw, bad, call, mode):
     wait_for("nothing is left", lambda: nothing_left(gw), 60)
     assert gw.request("GET", "/health").status == 200
     assert live(gw), "a life without faults"
+    wait_for("nothing is left", lambda: nothing_left(gw), 60)
+
+
+def test_a_renewal_does_not_wait_for_an_engine_that_hangs(gw, bad):
+    path = f"/v1/sandboxes/{gw.create(timeout=60).json['id']}"
+    bad.spoil(CALLS["pause"], "hang")
+    replies = []
+    worker = threading.Thread(target=lambda: replies.append(gw.request("POST", path + "/pause")))
+    worker.start()
+    wait_for("the engine hangs", lambda: bad.met)
+    at = "2099-01-01T00:00:00Z"
+    assert gw.request("POST", path + "/renew-expiration", {"expiresAt": at}).status == 200
+    assert not replies, "the pause still hangs"
+    worker.join(60)
+    assert not said(replies[0], 202)
+    bad.heal()
+    assert gw.request("GET", path).json["expiresAt"] == at
     wait_for("nothing is left", lambda: nothing_left(gw), 60)
 
 
