@@ -60,8 +60,8 @@ def out(execution):
 def test_a_directory_of_the_host_is_read_and_written(client, make, shelf):
     (shelf / "marker").write_text("from the host")
     sb = make(volumes=[Volume(name="work", host=Host(path=str(shelf)), mount_path="/mnt/dir")])
-    assert client(sb.files.read_file("/mnt/data/marker")) == "from the host"
-    assert client(sb.commands.run("echo back > /mnt/data/answer")).exit_code == 0
+    assert client(sb.files.read_file("/mnt/dir/marker")) == "from the host"
+    assert client(sb.commands.run("echo back > /mnt/dir/answer")).exit_code == 0
     assert (shelf / "answer").read_text() == "back\n"
 
 
