@@ -132,9 +132,12 @@ relink: build/execd ## build/relink/: the agent's objects and link command, to l
 
 # ---- everything --------------------------------------------------------------------------------
 
+# what looks at SANDGATE_SOAK
+soak_tests := crash or soak or hooks or burst or torture or expiry or restart or snapshots or streams or tls
+
 .PHONY: soak
 soak: ## what takes longer: the crash matrix, cycles and bursts with bigger counts (SOAK=50), longer fuzzing
-	$(Q)SANDGATE_SOAK=$(or $(SOAK),50) tests/integration/run.sh -k 'crash or soak'
+	$(Q)SANDGATE_SOAK=$(or $(SOAK),50) tests/integration/run.sh -k '$(soak_tests)'
 	$(Q)$(MAKE) --no-print-directory BUILD=fuzz fuzz-bin
 	$(Q)tests/fuzz/run.sh 120 $(fuzz_targets)
 
