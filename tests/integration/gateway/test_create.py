@@ -137,6 +137,23 @@ def test_a_program_sees_its_cpus_and_the_servers_environment(capped):
     assert capped.request("DELETE", f"/v1/sandboxes/{sid}").status == 204
 
 
+def test_one_item_with_a_space_is_a_command_line(shared):
+    """contract 11.1: split into words, shown as it was sent."""
+    line = """sh -c 'echo "two words"  $1; exec tail -f /dev/null' x a\\ b"""
+    reply = post(shared, entrypoint=[line])
+    assert reply.status == 202, reply.raw
+    sid = reply.json["id"]
+    assert reply.json["entrypoint"] == [line]
+    logs = f"/v1/sandboxes/{sid}/diagnostics/logs?scope=container"
+    wait_for("it has talked", lambda: "two words a b" in shared.request("GET", logs).json["content"])
+    assert shared.request("GET", f"/v1/sandboxes/{sid}").json["entrypoint"] == [line]
+    assert shared.request("DELETE", f"/v1/sandboxes/{sid}").status == 204
+    for bad in ("sh -c 'echo", "   ", "'' x"):
+        reply = post(shared, entrypoint=[bad])
+        assert reply.status == 400 and reply.json["code"] == ENTRYPOINT, reply.raw
+        assert "entrypoint" in reply.json["message"]
+
+
 # ---- keys ----
 
 
