@@ -83,6 +83,7 @@ BAD_FIELDS = [
     ({"platform": {"os": "windows", "arch": "amd64"}}, INVALID, "platform.os"),
     ({"secureAccess": "perhaps"}, INVALID, "secureAccess"),
     ({"extensions": {"poolRef": "p"}}, "SANDBOX::UNSUPPORTED_POOL_REF", "poolRef"),
+    ({"extensions": {"poolRef": "p"}, "image": ..., "entrypoint": ...}, "SANDBOX::UNSUPPORTED_POOL_REF", "poolRef"),
     ({"extensions": {"access.renew.extend.seconds": "299"}}, INVALID, "access.renew.extend.seconds"),
     ({"extensions": {"bootstrap.execd.isolation": "enable"}}, INVALID, "bootstrap.execd.isolation"),
     ({"lifecycle": {"preStop": {}}}, INVALID, "preStop"),
