@@ -217,6 +217,7 @@ def test_an_image_of_another_platform_is_refused(make_gateway, registry, make_im
     other = "amd64" if machine() == "arm64" else "arm64"
     reply = gw.create(uri, ENTRY, platform={"os": "linux", "arch": other})
     assert reply.status == 500 and reply.json["code"] == "DOCKER::SANDBOX_IMAGE_PULL_FAILED", reply.raw
+    assert f"{uri} is not on the engine for linux/{other} and" in reply.json["message"], reply.raw
 
 
 def machine():
