@@ -138,6 +138,7 @@ static const struct option options[] = {
     NUM("sandbox.create_wait_seconds", create_wait_s, "20", 0, 600,
         "sandbox.create_wait_seconds: a create that takes longer (image pull, hook) is answered "
         "with state Pending and goes on (upstream: the request waits)"),
+    NUM("sandbox.default_timeout_seconds", default_timeout_s, "0", 60, 1000000000, NULL),
     BOOL("sandbox.cpu_hints", cpu_hints, "true",
          "sandbox.cpu_hints: a sandbox with a cpu limit gets GOMAXPROCS, OMP_NUM_THREADS and the "
          "like unless the request sets them (upstream: no)"),
@@ -459,6 +460,16 @@ static int check_secure(const struct config *c, struct err *e)
                    type);
 }
 
+static int check_timeouts(const struct config *c, struct err *e)
+{
+    if (!c->max_sandbox_timeout_s || c->default_timeout_s <= c->max_sandbox_timeout_s)
+        return 0;
+    return err_set(e, ERRC_INVALID,
+                   "sandbox.default_timeout_seconds = %lld: is more than "
+                   "server.max_sandbox_timeout_seconds = %lld",
+                   (long long)c->default_timeout_s, (long long)c->max_sandbox_timeout_s);
+}
+
 /* To the engine an address that is none means all of them. */
 static int check_addresses(const struct config *c, struct err *e)
 {
@@ -503,7 +514,8 @@ static int check(struct config *c, struct err *e)
         return err_set(e, ERRC_INVALID,
                        "docker.network_mode = \"host\" would share the host's network with every "
                        "sandbox; use \"bridge\" or the name of a network");
-    if (check_secure(c, e) < 0 || check_addresses(c, e) < 0 || check_engine(c, e) < 0)
+    if (check_secure(c, e) < 0 || check_timeouts(c, e) < 0 || check_addresses(c, e) < 0 ||
+        check_engine(c, e) < 0)
         return -1;
     return default_store(c, e);
 }

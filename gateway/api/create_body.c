@@ -246,6 +246,7 @@ static int take_body(json_t *doc, const struct body *b, struct create_req *out, 
     out->resources = b->resources;
     out->env = b->env;
     out->timeout_s = b->timeout_s;
+    out->timeout_unsaid = !json_object_get(doc, "timeout"); /* null means: never expires */
     out->secure_access = b->secure_access;
     if (refuse_unsupported(b, e) < 0)
         return -1;

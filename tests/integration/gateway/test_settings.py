@@ -1,10 +1,11 @@
 """Settings whose effect no other file shows: connections, how long an end is known, what is refused at start."""
 
+import datetime
 import socket
 
 import pytest
 
-from harness import wait_for
+from harness import BASE, TAIL, wait_for
 
 
 def with_server(gw, line):
@@ -35,6 +36,17 @@ def test_connections_beyond_the_limit_are_turned_away(make_gateway):
     wait_for("there is room again", lambda: gw.request("GET", "/health").status == 200)
     for s in held:
         s.close()
+
+
+def test_a_create_that_says_nothing_of_its_time_gets_the_servers(make_gateway):
+    """pains X4: what nobody ends does not live for ever, unless it was asked for."""
+    gw = make_gateway(extra="[sandbox]\ndefault_timeout_seconds = 3600\n").start()
+    body = {"image": {"uri": BASE}, "entrypoint": TAIL}
+    made = gw.request("POST", "/v1/sandboxes", body).json
+    at = [datetime.datetime.fromisoformat(made[k].replace("Z", "+00:00")) for k in ("createdAt", "expiresAt")]
+    assert at[1] - at[0] == datetime.timedelta(hours=1)
+    assert gw.renew(made["id"], 7200)[1] == 200
+    assert "expiresAt" not in gw.request("POST", "/v1/sandboxes", {**body, "timeout": None}).json
 
 
 def test_an_end_is_forgotten(make_gateway):

@@ -124,6 +124,8 @@ static void refuses_wrong_values_naming_the_line(void **state)
         { "[secure_runtime]\ntype = \"firecracker\"\n", "use gvisor, kata" },
         { "[sandbox]\nlog_max_mb = 1025\n", "sandbox.log_max_mb = 1025: must be between" },
         { "x = 2020-01-01\n", "dates" },
+        { "[server]\nmax_sandbox_timeout_seconds = 100\n[sandbox]\ndefault_timeout_seconds = 101\n",
+          "sandbox.default_timeout_seconds = 101: is more than" },
         { "[docker]\npublish_host = \"localhost\"\n", "docker.publish_host = \"localhost\"" },
         { "[docker]\npublish_host = \"\"\n", "must be an IPv4 address" },
         { "[relay]\nhost = \"here\"\n", "relay.host = \"here\": must be an IP address" },
