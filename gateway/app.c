@@ -224,6 +224,7 @@ static int make_domain(struct app *app, struct err *e)
         .clock = &clock_system,
         .started_ms = clock_wall_ms(),
         .max_timeout_s = c->max_sandbox_timeout_s,
+        .default_timeout_s = c->default_timeout_s,
         .ready_timeout_ms = (int)c->ready_timeout_s * 1000,
         .stop_grace_ms = (int)c->stop_grace_s * 1000,
         .line_endings = c->line_endings,

@@ -3,10 +3,12 @@
 #include "common/base/buf.h"
 #include "common/base/cleanup.h"
 #include "common/base/err.h"
+#include "common/base/log.h"
 #include "common/base/num.h"
 #include "common/json/jx.h"
 #include "gateway/config_toml.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -136,6 +138,7 @@ static const struct option options[] = {
     NUM("sandbox.create_wait_seconds", create_wait_s, "20", 0, 600,
         "sandbox.create_wait_seconds: a create that takes longer (image pull, hook) is answered "
         "with state Pending and goes on (upstream: the request waits)"),
+    NUM("sandbox.default_timeout_seconds", default_timeout_s, "0", 60, 1000000000, NULL),
     BOOL("sandbox.cpu_hints", cpu_hints, "true",
          "sandbox.cpu_hints: a sandbox with a cpu limit gets GOMAXPROCS, OMP_NUM_THREADS and the "
          "like unless the request sets them (upstream: no)"),
@@ -312,6 +315,12 @@ static int take_entry(struct config *c, const json_t *entry, struct buf *notes, 
     long long line = json_integer_value(json_object_get(entry, "line"));
     const struct option *o = key ? find_option(key) : NULL;
 
+    if (key && strncmp(key, "tenants.", 8) == 0)
+        return err_set(
+            e, ERRC_INVALID,
+            "line %lld: %s: this server has one key for all and would show the sandboxes "
+            "of every tenant to every other; take the table out",
+            line, key);
     if (!o) {
         (void)buf_printf(notes, "unknown key %s in line %lld is ignored\n", key ? key : "?", line);
         return 0;
@@ -451,6 +460,33 @@ static int check_secure(const struct config *c, struct err *e)
                    type);
 }
 
+static int check_timeouts(const struct config *c, struct err *e)
+{
+    if (!c->max_sandbox_timeout_s || c->default_timeout_s <= c->max_sandbox_timeout_s)
+        return 0;
+    return err_set(e, ERRC_INVALID,
+                   "sandbox.default_timeout_seconds = %lld: is more than "
+                   "server.max_sandbox_timeout_seconds = %lld",
+                   (long long)c->default_timeout_s, (long long)c->max_sandbox_timeout_s);
+}
+
+/* To the engine an address that is none means all of them. */
+static int check_addresses(const struct config *c, struct err *e)
+{
+    struct in6_addr any;
+
+    if (inet_pton(AF_INET, c->publish_host, &any) != 1)
+        return err_set(e, ERRC_INVALID,
+                       "docker.publish_host = \"%s\": must be an IPv4 address such as 127.0.0.1 or "
+                       "0.0.0.0",
+                       c->publish_host);
+    if (inet_pton(AF_INET, c->relay_host, &any) != 1 &&
+        inet_pton(AF_INET6, c->relay_host, &any) != 1)
+        return err_set(e, ERRC_INVALID, "relay.host = \"%s\": must be an IP address",
+                       c->relay_host);
+    return 0;
+}
+
 static int check(struct config *c, struct err *e)
 {
     static const char *const endings[] = { "auto", "keep", "strip" };
@@ -470,11 +506,16 @@ static int check(struct config *c, struct err *e)
     if (i == ARRAY_LEN(endings))
         return err_set(e, ERRC_INVALID, "runtime.line_endings = %s: use auto, keep or strip",
                        c->line_endings);
+    if (log_level_parse(c->log_level) < 0)
+        return err_set(e, ERRC_INVALID,
+                       "log.level = %s: use DEBUG, INFO, WARNING, ERROR, CRITICAL or OFF",
+                       c->log_level);
     if (strcmp(c->network_mode, "host") == 0)
         return err_set(e, ERRC_INVALID,
                        "docker.network_mode = \"host\" would share the host's network with every "
                        "sandbox; use \"bridge\" or the name of a network");
-    if (check_secure(c, e) < 0 || check_engine(c, e) < 0)
+    if (check_secure(c, e) < 0 || check_timeouts(c, e) < 0 || check_addresses(c, e) < 0 ||
+        check_engine(c, e) < 0)
         return -1;
     return default_store(c, e);
 }

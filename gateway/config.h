@@ -62,20 +62,21 @@ struct config {
     int64_t snapshots_workers;   /* captures at a time */
     int64_t snapshots_max;       /* that are kept */
     /* ours */
-    char *engine;             /* [engine] socket, or DOCKER_HOST */
-    int64_t pull_timeout_s;   /* [engine] pull_timeout_seconds */
-    bool read_only_root;      /* [sandbox] read_only_root */
-    int64_t log_max_mb;       /* [sandbox] log_max_mb: of output, in two files each; 0: no cap */
-    int64_t ready_timeout_s;  /* [sandbox] ready_timeout_seconds */
-    int64_t create_wait_s;    /* [sandbox] create_wait_seconds */
-    bool cpu_hints;           /* [sandbox] cpu_hints */
-    int64_t stop_grace_s;     /* [sandbox] stop_grace_seconds */
-    int64_t sweep_interval_s; /* [sandbox] sweep_interval_seconds */
-    int64_t ended_keep_s;     /* [sandbox] keep_ended_seconds */
-    int64_t quarantine_s;     /* [sandbox] quarantine_seconds */
-    char *agent_dir;          /* [agent] dir: a development agent */
-    char *file;               /* what was read; NULL: none */
-    bool insecure;            /* OPENSANDBOX_INSECURE_SERVER=YES: may run without a key */
+    char *engine;              /* [engine] socket, or DOCKER_HOST */
+    int64_t pull_timeout_s;    /* [engine] pull_timeout_seconds */
+    bool read_only_root;       /* [sandbox] read_only_root */
+    int64_t log_max_mb;        /* [sandbox] log_max_mb: of output, in two files each; 0: no cap */
+    int64_t ready_timeout_s;   /* [sandbox] ready_timeout_seconds */
+    int64_t create_wait_s;     /* [sandbox] create_wait_seconds */
+    int64_t default_timeout_s; /* [sandbox] default_timeout_seconds; 0: none */
+    bool cpu_hints;            /* [sandbox] cpu_hints */
+    int64_t stop_grace_s;      /* [sandbox] stop_grace_seconds */
+    int64_t sweep_interval_s;  /* [sandbox] sweep_interval_seconds */
+    int64_t ended_keep_s;      /* [sandbox] keep_ended_seconds */
+    int64_t quarantine_s;      /* [sandbox] quarantine_seconds */
+    char *agent_dir;           /* [agent] dir: a development agent */
+    char *file;                /* what was read; NULL: none */
+    bool insecure;             /* OPENSANDBOX_INSECURE_SERVER=YES: may run without a key */
 };
 
 /* Defaults, then the file at path (NULL: none), then the environment. What deserves a word at

@@ -42,15 +42,13 @@ static int serve(const char *file)
     AUTO_FREE char *path = config_find(file);
     struct config cfg;
     struct err e = { 0 };
-    int level;
     int rc;
 
     if (config_load(path, &cfg, &notes, &e) < 0) {
         log_error("cannot start", LOG_S("error", e.msg));
         return 1;
     }
-    level = log_level_parse(cfg.log_level);
-    log_set_level(level < 0 ? LOG_INFO : (enum log_level)level);
+    log_set_level((enum log_level)log_level_parse(cfg.log_level));
     print_notes(&notes);
     rc = app_serve(&cfg, &e);
     if (rc < 0)

@@ -72,6 +72,7 @@ fuzz_extra_agent_body := $(execd_obj)
 fuzz_extra_cron := $(call fuzz_obj,cron zone)
 fuzz_extra_lifecycle := $(filter %/execd/exec/lifecycle.o %/exec/cron.o %/exec/zone.o,$(execd_obj))
 fuzz_extra_lines := $(call fuzz_obj,lines)
+fuzz_extra_words := $(call fuzz_obj,words)
 fuzz_extra_target := $(call fuzz_obj,target port_path)
 
 fuzz_bin := $(fuzz_targets:%=build/fuzz/fuzz_%)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const struct {
     int status;
@@ -72,6 +73,17 @@ static void put_error_body(struct rules_out *o, const struct front_answer *a)
     rules_puts(o, "}");
 }
 
+/* RFC 9110, 6.6.1; the programs run in the "C" locale. */
+static void put_date(struct rules_out *o)
+{
+    time_t now = time(NULL);
+    struct tm at;
+    char text[40];
+
+    if (gmtime_r(&now, &at) && strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &at))
+        rules_put_field(o, "Date", text);
+}
+
 static void put_head(struct caller *c, struct rules_out *o, const struct front_answer *a,
                      size_t body_len)
 {
@@ -81,6 +93,7 @@ static void put_head(struct caller *c, struct rules_out *o, const struct front_a
     (void)snprintf(line, sizeof(line), "HTTP/1.1 %d %s\r\n", a->status,
                    statuses[find_status(a->status)].reason);
     rules_puts(o, line);
+    put_date(o);
     if (body_len)
         rules_put_field(o, "Content-Type", a->content_type ? a->content_type : "application/json");
     if (a->status != 204) {

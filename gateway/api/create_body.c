@@ -234,18 +234,19 @@ static int take_entrypoint(json_t *doc, const struct body *b, struct create_req 
     return 0;
 }
 
-/* In the order of contract 3.2; what is left of it is the domain's. */
+/* In the order of contract 3.2; what is left of it is the domain's. A request for a pool needs no
+ * image, so that is looked at first (contract/newest 1.1). */
 static int take_body(json_t *doc, const struct body *b, struct create_req *out, struct err *e)
 {
-    if (take_extensions(b, out, e) < 0 || take_snapshot(b, out, e) < 0 ||
-        api_decode_hooks(doc, b->lifecycle, out, e) < 0 || take_pool(b, e) < 0 ||
-        take_image(b, out, e) < 0 || take_entrypoint(doc, b, out, e) < 0 ||
-        take_platform(b, out, e) < 0)
+    if (take_extensions(b, out, e) < 0 || take_pool(b, e) < 0 || take_snapshot(b, out, e) < 0 ||
+        api_decode_hooks(doc, b->lifecycle, out, e) < 0 || take_image(b, out, e) < 0 ||
+        take_entrypoint(doc, b, out, e) < 0 || take_platform(b, out, e) < 0)
         return -1;
     out->metadata = b->metadata;
     out->resources = b->resources;
     out->env = b->env;
     out->timeout_s = b->timeout_s;
+    out->timeout_unsaid = !json_object_get(doc, "timeout"); /* null means: never expires */
     out->secure_access = b->secure_access;
     if (refuse_unsupported(b, e) < 0)
         return -1;

@@ -2,6 +2,7 @@
  * place (contract 7, design decision 9). */
 #include "common/agent/wire.h"
 #include "common/base/clock.h"
+#include "common/base/macros.h"
 #include "common/base/num.h"
 #include "common/json/jx.h"
 #include "gateway/api/api.h"
@@ -20,6 +21,23 @@ struct endpoint_query {
     int64_t expires_s; /* of a signed route; 0: none asked for */
 };
 
+/* The spellings that upstream takes (contract 1.3). */
+static int take_bool(const char *name, const char *text, bool *out, struct err *e)
+{
+    static const char *const words[][2] = {
+        { "true", "false" }, { "1", "0" }, { "on", "off" },
+        { "yes", "no" },     { "t", "f" }, { "y", "n" },
+    };
+    size_t i;
+
+    for (i = 0; i < ARRAY_LEN(words); i++) {
+        *out = strcasecmp(text, words[i][0]) == 0;
+        if (*out || strcasecmp(text, words[i][1]) == 0)
+            return 0;
+    }
+    return err_set(e, ERRC_INVALID, "%s: must be true or false", name);
+}
+
 static int take_query(struct http_req *rq, struct endpoint_query *q, struct err *e)
 {
     const char *text;
@@ -35,8 +53,7 @@ static int take_query(struct http_req *rq, struct endpoint_query *q, struct err 
                    q->expires_s <= clock_wall_ms() / 1000))
         return err_set(e, ERRC_INVALID, "expires: must be a future time in epoch seconds");
     rc = http_req_query(rq, "use_server_proxy", 0, &text, e);
-    q->proxied = rc > 0 && (strcasecmp(text, "true") == 0 || strcmp(text, "1") == 0);
-    return rc < 0 ? -1 : 0;
+    return rc > 0 ? take_bool("use_server_proxy", text, &q->proxied, e) : rc;
 }
 
 static bool loopback(const char *host)
@@ -45,26 +62,37 @@ static bool loopback(const char *host)
            strcmp(host, "[::1]") == 0;
 }
 
+/* Of host[:port][/path] the host alone. */
+static const char *host_alone(struct http_req *rq, const char *s)
+{
+    const char *end = *s == '[' ? strchr(s, ']') : NULL;
+
+    return arena_strndup(&rq->arena, s, end ? (size_t)(end + 1 - s) : strcspn(s, ":/"));
+}
+
 /* The Host header without its port, "localhost" when there is none. */
 static const char *host_of(struct http_req *rq)
 {
     const char *host = http_req_header(rq, "Host");
-    const char *end;
 
-    if (!host || !*host)
-        return "localhost";
-    end = *host == '[' ? strchr(host, ']') : NULL;
-    return arena_strndup(&rq->arena, host, end ? (size_t)(end + 1 - host) : strcspn(host, ":"));
+    return host && *host ? host_alone(rq, host) : "localhost";
+}
+
+/* server.eip without its scheme; it is set. */
+static const char *eip_of(const struct api *api)
+{
+    const char *after = strstr(api->eip, "://");
+
+    return after ? after + 3 : api->eip;
 }
 
 /* host:port or host[:port]/path of the gateway itself, as the client calls it. */
 static const char *own_base(const struct api *api, struct http_req *rq)
 {
     const char *host = http_req_header(rq, "Host");
-    const char *after = api->eip ? strstr(api->eip, "://") : NULL;
 
     if (api->eip)
-        return after ? after + 3 : api->eip;
+        return eip_of(api);
     return host && *host ? host : "localhost";
 }
 
@@ -107,7 +135,7 @@ static const char *relay_host(const struct api *api, struct http_req *rq)
         return NULL;
     if (loopback(api->relay_host))
         return loopback(asked) ? api->relay_host : NULL;
-    return api->eip ? api->eip : asked;
+    return api->eip ? host_alone(rq, eip_of(api)) : asked;
 }
 
 /* NULL: the client cannot reach what is published, so it gets the proxy form (design decision 9). */
@@ -116,7 +144,7 @@ static const char *direct_host(const struct api *api, struct http_req *rq)
     const char *asked = host_of(rq);
 
     if (api->eip)
-        return loopback(api->publish_host) ? NULL : api->eip;
+        return loopback(api->publish_host) ? NULL : host_alone(rq, eip_of(api));
     if (!loopback(api->publish_host))
         return asked;
     /* published on IPv4 loopback: "localhost" and "[::1]" could lead elsewhere */

@@ -6,6 +6,7 @@
 #include "common/base/macros.h"
 #include "gateway/domain/lifecycle.h"
 #include "gateway/domain/resources.h"
+#include "gateway/domain/words.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -126,23 +127,47 @@ static json_t *make_env(const struct lifecycle *lc, const struct create_req *rq,
     return env;
 }
 
+/* ---- entrypoint ---- */
+
+/* One item with a space is a command line (contract 11.1). */
+static json_t *make_argv(const json_t *entrypoint, struct err *e)
+{
+    const char *only = json_string_value(json_array_get(entrypoint, 0));
+    json_t *argv = NULL;
+
+    if (json_array_size(entrypoint) != 1 || !strchr(only, ' ')) {
+        argv = json_deep_copy(entrypoint);
+        if (!argv)
+            (void)err_nomem(e);
+        return argv;
+    }
+    argv = words_split(only, e);
+    if (!argv && e->code == ERRC_INVALID) {
+        e->api_code = "DOCKER::INVALID_ENTRYPOINT";
+        (void)err_wrap(e, "entrypoint[0] has a space and is read as a command line, but");
+    }
+    return argv;
+}
+
 /* ---- the whole ---- */
 
 int claim_make(const struct lifecycle *lc, const struct create_req *rq, const struct resources *res,
                const char *secret, const char *token, json_t **out, struct err *e)
 {
-    json_t *env = make_env(lc, rq, res, e);
+    json_t *argv = make_argv(rq->entrypoint, e);
+    json_t *env = argv ? make_env(lc, rq, res, e) : NULL;
     json_t *hooks = rq->hooks ? json_deep_copy(rq->hooks) : NULL;
     json_t *claim;
     size_t len;
 
     if (!env) {
+        json_decref(argv);
         json_decref(hooks);
         return -1;
     }
     claim = json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o*}", "secret", secret, "token", token,
                       "lineEndings", lc->line_endings, "closedPorts", rq->secure_access,
-                      "entrypoint", json_deep_copy(rq->entrypoint), "env", env, "lifecycle", hooks);
+                      "entrypoint", argv, "env", env, "lifecycle", hooks);
     if (!claim)
         return err_nomem(e);
     len = json_dumpb(claim, NULL, 0, JSON_COMPACT);

@@ -12,6 +12,7 @@ struct resources;
 
 /* Names of a request's environment (contract 3.5): SANDBOX::INVALID_PARAMETER names the bad one. */
 int claim_check_env(const json_t *env, struct err *e);
-/* A fresh value that shares nothing with rq. ERRC_INVALID when it is larger than an agent takes. */
+/* A fresh value that shares nothing with rq. ERRC_INVALID when it is larger than an agent takes,
+ * or when the entrypoint is one item with a space that no shell could split into words. */
 int claim_make(const struct lifecycle *lc, const struct create_req *rq, const struct resources *res,
                const char *secret, const char *token, json_t **out, struct err *e);

@@ -53,6 +53,8 @@ static int check_snapshot(struct lifecycle *lc, const struct create_req *rq, con
 /* rq is made canonical on the way. */
 static int check(struct lifecycle *lc, struct create_req *rq, struct resources *res, struct err *e)
 {
+    if (rq->timeout_unsaid)
+        rq->timeout_s = lc->default_timeout_s;
     if (check_snapshot(lc, rq, NULL, NULL, e) < 0 || metadata_check(rq->metadata, e) < 0 ||
         platform_check(&rq->platform_os, &rq->platform_arch, e) < 0 ||
         check_snapshot(lc, rq, rq->platform_os, rq->platform_arch, e) < 0 ||

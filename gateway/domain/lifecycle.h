@@ -38,8 +38,9 @@ struct lifecycle {
     struct expiry *expiry; /* told when an expiry changes; NULL in tests without one */
     int64_t started_ms;    /* Pending rows older than this are leftovers of an earlier process */
     int64_t max_timeout_s; /* 0: no cap */
-    int ready_timeout_ms;  /* for the claim of a started sandbox */
-    int stop_grace_ms;     /* between TERM and KILL at its end; 0: KILL at once */
+    int64_t default_timeout_s; /* of creates that say nothing of it; 0: they never expire */
+    int ready_timeout_ms;      /* for the claim of a started sandbox */
+    int stop_grace_ms;         /* between TERM and KILL at its end; 0: KILL at once */
     const char *line_endings;
     struct creates *creates;   /* NULL (tests): a create runs in its caller's thread to the end */
     int create_wait_ms;        /* how long a request waits for a create that takes long */
@@ -59,6 +60,7 @@ struct create_req {
     const char *platform_os; /* as the client wrote it; NULL: not requested */
     const char *platform_arch;
     int64_t timeout_s;               /* 0: never expires */
+    bool timeout_unsaid;             /* the server's default counts, not timeout_s */
     const json_t *resources;         /* object of strings or NULL */
     const json_t *env;               /* object of strings or nulls, or NULL */
     const json_t *metadata;          /* object of strings or NULL */

@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 
-readonly CHECKS="includes.py banned.py size.py headers.sh words.sh selftest.sh"
+readonly CHECKS="includes.py banned.py size.py headers.sh words.sh acceptance.py selftest.sh"
 
 main() {
     local check dir passed=0 failed=0

@@ -49,6 +49,7 @@ plant_bad_tree() {
         for i in $(seq 800); do echo; done
     } | plant execd/long.c
     printf '/* %s%s: later; reci%s */\n' TO DO eve | plant execd/words.c
+    plant docs/acceptance.md <<<'| A1 | a | gateway/test_none.py::test_none |'
     printf '#!/bin/sh\necho %s1\n' '$' | plant deploy/bad.sh
 }
 
@@ -70,7 +71,8 @@ main() {
         'execd/long.c:910: file has 910 lines'
     finds headers.sh 'common/base/low.h:1: add #pragma once' 'common/json/up.h:1: does not compile alone'
     finds words.sh 'execd/words.c:1:' 'name the issue' '==> receive' 'deploy/bad.sh:2:'
-    echo "selftest: 5 checks, $faults faults"
+    finds acceptance.py 'docs/acceptance.md:1: gateway/test_none.py::test_none is not there'
+    echo "selftest: 6 checks, $faults faults"
     [ "$faults" = 0 ]
 }
 

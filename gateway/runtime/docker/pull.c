@@ -192,9 +192,9 @@ static int on_progress(void *arg, const char *data, size_t len)
 static int failed(const struct wanted *w, const char *why, struct err *e)
 {
     return err_api(e, ERRC_INTERNAL, PULL_FAILED,
-                   "image %.200s is not on the engine and could not be pulled: %.200s; check its "
-                   "name, the registry and the credentials, or load it with docker pull",
-                   w->ref, why);
+                   "image %.200s is not on the engine%s%.24s and could not be pulled: %.200s; "
+                   "check its name, the registry and the credentials, or load it with docker pull",
+                   w->ref, *w->platform ? " for " : "", w->platform, why);
 }
 
 static int make_path(const struct wanted *w, const struct image_ref *ref, struct buf *out)

@@ -4,6 +4,7 @@ import concurrent.futures
 import http.client
 import json
 import signal
+import socket
 import sqlite3
 import threading
 
@@ -82,6 +83,7 @@ BAD_FIELDS = [
     ({"platform": {"os": "windows", "arch": "amd64"}}, INVALID, "platform.os"),
     ({"secureAccess": "perhaps"}, INVALID, "secureAccess"),
     ({"extensions": {"poolRef": "p"}}, "SANDBOX::UNSUPPORTED_POOL_REF", "poolRef"),
+    ({"extensions": {"poolRef": "p"}, "image": ..., "entrypoint": ...}, "SANDBOX::UNSUPPORTED_POOL_REF", "poolRef"),
     ({"extensions": {"access.renew.extend.seconds": "299"}}, INVALID, "access.renew.extend.seconds"),
     ({"extensions": {"bootstrap.execd.isolation": "enable"}}, INVALID, "bootstrap.execd.isolation"),
     ({"lifecycle": {"preStop": {}}}, INVALID, "preStop"),
@@ -137,6 +139,23 @@ def test_a_program_sees_its_cpus_and_the_servers_environment(capped):
     assert capped.request("DELETE", f"/v1/sandboxes/{sid}").status == 204
 
 
+def test_one_item_with_a_space_is_a_command_line(shared):
+    """contract 11.1: split into words, shown as it was sent."""
+    line = """sh -c 'echo "two words"  $1; exec tail -f /dev/null' x a\\ b"""
+    reply = post(shared, entrypoint=[line])
+    assert reply.status == 202, reply.raw
+    sid = reply.json["id"]
+    assert reply.json["entrypoint"] == [line]
+    logs = f"/v1/sandboxes/{sid}/diagnostics/logs?scope=container"
+    wait_for("it has talked", lambda: "two words a b" in shared.request("GET", logs).json["content"])
+    assert shared.request("GET", f"/v1/sandboxes/{sid}").json["entrypoint"] == [line]
+    assert shared.request("DELETE", f"/v1/sandboxes/{sid}").status == 204
+    for bad in ("sh -c 'echo", "   ", "'' x"):
+        reply = post(shared, entrypoint=[bad])
+        assert reply.status == 400 and reply.json["code"] == ENTRYPOINT, reply.raw
+        assert "entrypoint" in reply.json["message"]
+
+
 # ---- keys ----
 
 
@@ -160,6 +179,22 @@ def test_a_key_names_one_sandbox_also_after_a_crash(make_gateway):
     assert gw.request("DELETE", f"/v1/sandboxes/{first.json['id']}").status == 204
     spent = keyed(gw, "k" * 255)
     assert spent.status == 409 and "new key" in spent.json["message"], spent.raw
+
+
+def test_a_client_that_lost_the_answer_asks_again(make_gateway):
+    """pains L10: the connection breaks while the sandbox is made; the same request finds it."""
+    gw = make_gateway()
+    pause = gw.dir / "go-on"
+    gw.start(fault="wait:create.held", env={"SANDGATE_FAULT_FILE": str(pause)})
+    body = json.dumps({"image": {"uri": BASE}, "entrypoint": TAIL, "timeout": 300}).encode()
+    with socket.create_connection(("127.0.0.1", gw.port), 20) as s:
+        s.sendall(f"POST /v1/sandboxes HTTP/1.1\r\nHost: x\r\nOPEN-SANDBOX-API-KEY: {gw.key}\r\nIdempotency-Key: lost\r\n"
+                  f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        first = wait_for("it is on record", lambda: gw.records())[0]["id"]
+    pause.touch()
+    again = keyed(gw, "lost")
+    assert again.status == 202 and again.json["id"] == first and again.json["status"]["state"] == "Running", again.raw
+    assert len(gw.engine.containers(gw.instance)) == 1
 
 
 @pytest.mark.parametrize("key", ["", "k" * 256, "caf\u00e9", "a\tb"])

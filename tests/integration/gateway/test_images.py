@@ -176,6 +176,22 @@ def test_two_creates_share_one_pull(engine, make_gateway, registry, make_image):
     assert pulls_of(gw, uri) == 1
 
 
+def test_a_pull_outlives_its_client(make_gateway, registry, make_image):
+    """pains P1: who asked has left; the sandbox comes into being, and the next one finds the image."""
+    uri = make_image(registry, "left/box")
+    gw = make_gateway().start()
+    registry.open.clear()
+    body = json.dumps({"image": {"uri": uri}, "entrypoint": ENTRY, "timeout": 300}).encode()
+    with socket.create_connection(("127.0.0.1", gw.port), 20) as s:
+        s.sendall(f"POST /v1/sandboxes HTTP/1.1\r\nHost: x\r\nOPEN-SANDBOX-API-KEY: {gw.key}\r\n"
+                  f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        wait_for("the pull runs", lambda: pulls_of(gw, uri) == 1)
+    told = wait_for("the record tells of it", lambda: (r := gw.records()) and "Pulling" in r[0]["status"]["message"] and r[0])
+    registry.open.set()
+    wait_for("it runs", lambda: gw.state(told["id"])["state"] == "Running")
+    assert is_running(gw, gw.create(uri, ENTRY)) and pulls_of(gw, uri) == 1
+
+
 def test_credentials_open_a_locked_registry(engine, make_gateway, locked_registry, make_image):
     uri = make_image(locked_registry, "locked/box")
     gw = make_gateway().start()
@@ -201,6 +217,7 @@ def test_an_image_of_another_platform_is_refused(make_gateway, registry, make_im
     other = "amd64" if machine() == "arm64" else "arm64"
     reply = gw.create(uri, ENTRY, platform={"os": "linux", "arch": other})
     assert reply.status == 500 and reply.json["code"] == "DOCKER::SANDBOX_IMAGE_PULL_FAILED", reply.raw
+    assert f"{uri} is not on the engine for linux/{other} and" in reply.json["message"], reply.raw
 
 
 def machine():

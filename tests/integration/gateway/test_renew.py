@@ -86,6 +86,16 @@ def test_a_renewal_survives_kill_9(renewing):
     assert seconds_left(renewing, sid) > 500
 
 
+def test_traffic_renews_after_a_restart_too(renewing):
+    """pains X11."""
+    sid = create(renewing)
+    renewing.kill9()
+    renewing.start()
+    assert seconds_left(renewing, sid) < 61
+    assert proxied(renewing, sid, "/command", json.dumps({"command": "true"})) == 200
+    wait_for("it is renewed", lambda: seconds_left(renewing, sid) > 500)
+
+
 def test_a_busy_sandbox_lives_and_an_idle_one_dies(renewing):
     """Both have two seconds; one is used, the other is only looked at."""
     busy, idle = create(renewing), create(renewing)

@@ -172,6 +172,12 @@ def test_endpoints(shared):
         assert len(agent["headers"]["X-EXECD-ACCESS-TOKEN"]) == 64
         egress = shared.request("GET", f"/v1/sandboxes/{sid}/endpoints/18080").json
         assert egress == {"endpoint": f"{host}/proxy/18080"}
+        for word, proxied in (("True", True), ("1", True), ("on", True), ("yes", True), ("no", False), ("0", False), ("F", False)):
+            asked = shared.request("GET", f"/v1/sandboxes/{sid}/endpoints/3000?use_server_proxy={word}").json["endpoint"]
+            assert ("/sandboxes/" in asked) == proxied, word
+        for word in ("", "perhaps"):
+            reply = shared.request("GET", f"/v1/sandboxes/{sid}/endpoints/3000?use_server_proxy={word}")
+            envelope(reply, 400, "SANDBOX::INVALID_PARAMETER")
         for port in ("0", "65536", "x", "-1"):
             envelope(shared.request("GET", f"/v1/sandboxes/{sid}/endpoints/{port}"), 400, "DOCKER::INVALID_PORT")
         # a client elsewhere cannot reach what is published on loopback: the proxy form, with its own name and mount
@@ -183,6 +189,30 @@ def test_endpoints(shared):
         envelope(both, 400, "SANDBOX::INVALID_PARAMETER")
     finally:
         shared.request("DELETE", f"/v1/sandboxes/{sid}")
+
+
+@pytest.mark.parametrize("eip,direct,proxied", [
+    (None, "box.example", "box.example:8080"),
+    ("203.0.113.7", "203.0.113.7", "203.0.113.7"),
+    ("https://sb.example.com:8443/x/", "sb.example.com", "sb.example.com:8443/x"),
+])
+def test_endpoints_of_a_published_agent(make_gateway, eip, direct, proxied):
+    """pains L1: the host is the configured one, else the one that the client used."""
+    gw = make_gateway(extra='[docker]\npublish_host = "0.0.0.0"\n[relay]\nenabled = true\nhost = "0.0.0.0"\n')
+    if eip:
+        gw.config.write_text(gw.config.read_text().replace("[server]\n", f'[server]\neip = "{eip}"\n'))
+    gw.start()
+    sid = gw.create().json["id"]
+    published = gw.engine.sandbox(sid)["NetworkSettings"]["Ports"]["44772/tcp"][0]["HostPort"]
+
+    def endpoint(port, query=""):
+        path = f"/v1/sandboxes/{sid}/endpoints/{port}{query}"
+        return gw.request("GET", path, headers={"Host": "box.example:8080"}).json["endpoint"]
+
+    assert endpoint(44772) == f"{direct}:{published}/proxy/44772"
+    assert endpoint(44772, "?use_server_proxy=true") == f"{proxied}/v1/sandboxes/{sid}/proxy/44772"
+    host, _, relayed = endpoint(3000).partition(":")
+    assert host == direct and int(relayed) > 0
 
 
 def test_the_entrypoint_decides_the_end(shared):

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from email.utils import parsedate_to_datetime
 
 import pytest
 from conftest import AGENT, NOBODY, PORT, Box
@@ -16,7 +17,8 @@ def envelope(r, status, code):
     assert r.get("Content-Type") == "application/json"
     document = r.json
     assert set(document) == {"code", "message"} and document["code"] == code and document["message"], document
-    assert len(r.all("X-Request-ID")) == 1
+    assert len(r.all("X-Request-ID")) == 1 and len(r.all("Date")) == 1
+    assert parsedate_to_datetime(r.get("Date"))
     return document["message"]
 
 

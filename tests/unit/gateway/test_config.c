@@ -124,6 +124,12 @@ static void refuses_wrong_values_naming_the_line(void **state)
         { "[secure_runtime]\ntype = \"firecracker\"\n", "use gvisor, kata" },
         { "[sandbox]\nlog_max_mb = 1025\n", "sandbox.log_max_mb = 1025: must be between" },
         { "x = 2020-01-01\n", "dates" },
+        { "[server]\nmax_sandbox_timeout_seconds = 100\n[sandbox]\ndefault_timeout_seconds = 101\n",
+          "sandbox.default_timeout_seconds = 101: is more than" },
+        { "[docker]\npublish_host = \"localhost\"\n", "docker.publish_host = \"localhost\"" },
+        { "[docker]\npublish_host = \"\"\n", "must be an IPv4 address" },
+        { "[relay]\nhost = \"here\"\n", "relay.host = \"here\": must be an IP address" },
+        { "[tenants]\nprovider = \"file\"\n", "line 2: tenants.provider" },
     };
     struct world *w = *state;
     char text[256];
@@ -179,6 +185,15 @@ static void the_environment_wins_over_the_file(void **state)
     assert_string_equal(w->cfg.engine, "/run/other.sock");
 }
 
+static void a_level_of_the_log_is_one_of_some(void **state)
+{
+    struct world *w = *state;
+
+    assert_int_equal(load(w, "[server]\napi_key = \"k\"\n[log]\nlevel = \"LOUD\"\n"), -1);
+    assert_contains(w->e.msg, "log.level = LOUD: use DEBUG");
+    assert_int_equal(load(w, "[server]\napi_key = \"k\"\n[log]\nlevel = \"warning\"\n"), 0);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -190,6 +205,7 @@ int main(void)
         T(names_the_environment_of_every_sandbox),
         T(needs_a_key_or_the_consent_to_go_without),
         T(the_environment_wins_over_the_file),
+        T(a_level_of_the_log_is_one_of_some),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
