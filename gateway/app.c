@@ -402,8 +402,8 @@ static void stop(struct app *app)
     if (app->proxy)
         finish_requests(app);
     lifecycle_stop(&app->lc);
-    jobs_free(app->jobs); /* waits for what a request began in the engine */
-    jobs_free(app->brief);
+    jobs_stop(app->jobs); /* waits for what a request began in the engine */
+    jobs_stop(app->brief);
     snapshots_free(app->snapshots);
     watch_free(app->watch);
     reconcile_free(app->reconcile);
@@ -415,6 +415,8 @@ static void stop(struct app *app)
     relays_free(app->relays);
     renewer_free(app->renewer);
     http_server_free(app->http);
+    jobs_free(app->jobs); /* not before: a late request is refused by them */
+    jobs_free(app->brief);
     creates_free(app->creates);
     keyed_locks_free(app->locks);
     places_free(app->places);
