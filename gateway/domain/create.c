@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "gateway/domain/claim.h"
 #include "gateway/domain/creates.h"
+#include "gateway/domain/expiry.h"
 #include "gateway/domain/fault.h"
 #include "gateway/domain/making.h"
 #include "gateway/domain/metadata.h"
@@ -123,6 +124,8 @@ static int take_back(struct making *m, struct err *why)
     } else {
         if (lc->places)
             places_drop(lc->places, m->sb.id);
+        if (lc->expiry)
+            expiry_drop(lc->expiry, m->sb.id);
         volumes_undo(lc->volumes, m->plan, m->sb.id);
         if (idempotency_store_release(lc->db, m->sb.id, NULL) < 0 ||
             sandbox_store_remove(lc->db, m->sb.id, NULL) < 0)

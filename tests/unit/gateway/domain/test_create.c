@@ -4,6 +4,7 @@
 
 #include "common/agent/wire.h"
 #include "gateway/domain/claim.h"
+#include "gateway/domain/expiry.h"
 #include "gateway/store/sandbox_store.h"
 
 /* ---- the ordinary way ---- */
@@ -404,6 +405,8 @@ static void as_many_go_on_as_is_allowed(void **state)
     struct err e;
     int i;
 
+    w->lc.expiry = expiry_new(&w->lc, &e);
+    assert_non_null(w->lc.expiry);
     fake_runtime_pull_slices(w->rt, 1);
     fake_runtime_hold_pulls(w->rt, true);
     for (i = 0; i < CREATES_BACKGROUND_MAX; i++)
@@ -412,6 +415,7 @@ static void as_many_go_on_as_is_allowed(void **state)
     assert_int_equal(e.code, ERRC_BUSY);
     assert_int_equal(e.retry_after_s, CREATES_RETRY_S);
     assert_int_equal(records(w, true), CREATES_BACKGROUND_MAX);
+    assert_int_equal(expiry_len(w->lc.expiry), CREATES_BACKGROUND_MAX); /* nothing stays behind */
     w->rq.hooks = w->hooks; /* known beforehand: not even tried */
     w->rq.pre_start_s = 30;
     i = fake_runtime_calls(w->rt, "start_held");
@@ -427,6 +431,8 @@ static void as_many_go_on_as_is_allowed(void **state)
     }
     assert_int_equal(create(w, &sb, &e), 0);
     sandbox_done(&sb);
+    expiry_free(w->lc.expiry);
+    w->lc.expiry = NULL;
 }
 
 static void waiting_requests_do_not_take_every_thread(void **state)
