@@ -251,6 +251,12 @@ static int make_domain(struct app *app, struct err *e)
         if (!app->renewer)
             return -1;
     }
+    return 0;
+}
+
+/* Only when all are there who have to hear of what goes. */
+static int start_domain(struct app *app, struct err *e)
+{
     if (expiry_start(app->expiry, e) < 0 || snapshots_start(app->snapshots, e) < 0 ||
         reconcile_start(app->reconcile, e) < 0)
         return -1;
@@ -370,7 +376,8 @@ static int start(struct app *app, struct err *e)
         sandbox_store_secret(app->db, "signing_key", app->signing_key, e) < 0)
         return -1;
     if (open_runtime(app, e) < 0 || make_volumes(app, e) < 0 || make_domain(app, e) < 0 ||
-        make_relays(app, e) < 0 || make_http(app, e) < 0 || make_proxy(app, e) < 0)
+        make_relays(app, e) < 0 || make_http(app, e) < 0 || make_proxy(app, e) < 0 ||
+        start_domain(app, e) < 0)
         return -1;
     return listen_api(app, e);
 }
