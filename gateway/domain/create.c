@@ -62,7 +62,9 @@ static int check(struct lifecycle *lc, struct create_req *rq, struct resources *
     if (claim_check_env(rq->env, e) < 0)
         return -1;
     /* what takes long for certain is refused before anything is made */
-    return rq->pre_start_s && lc->creates ? creates_may_go_on(lc->creates, e) : 0;
+    if (lc->creates && (rq->pre_start_s || creates_stopping(lc->creates)))
+        return creates_may_go_on(lc->creates, e);
+    return 0;
 }
 
 /* ---- the steps, in the request's thread or apart from it ---- */

@@ -472,6 +472,21 @@ static void stop_undoes_what_pulls_and_what_waits_for_a_hook(void **state)
     assert_int_equal(records(w, false), 0);
 }
 
+/* Up to a thousand requests may wait for a thread when the server stops. */
+static void none_is_begun_once_it_stops(void **state)
+{
+    struct world *w = *state;
+    struct sandbox sb;
+    struct err e;
+
+    lifecycle_stop(&w->lc);
+    assert_int_equal(create(w, &sb, &e), -1);
+    assert_int_equal(e.code, ERRC_BUSY);
+    assert_int_equal(e.retry_after_s, CREATES_RETRY_S);
+    assert_int_equal(fake_runtime_calls(w->rt, "start_held"), 0);
+    assert_int_equal(records(w, true), 0);
+}
+
 static void the_sweep_undoes_what_nobody_makes(void **state)
 {
     struct world *w = *state;
@@ -518,6 +533,7 @@ int main(void)
         T(as_many_go_on_as_is_allowed),
         T(waiting_requests_do_not_take_every_thread),
         T(stop_undoes_what_pulls_and_what_waits_for_a_hook),
+        T(none_is_begun_once_it_stops),
         T(the_sweep_undoes_what_nobody_makes),
     };
 
