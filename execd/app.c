@@ -288,10 +288,11 @@ void app_free(struct app *app)
 {
     if (!app)
         return;
-    jobs_free(app->jobs);
+    jobs_stop(app->jobs);
     hooks_free(app->hooks); /* a claim that waits for preStart is answered */
     runs_free(app->runs);
     http_server_free(app->server);
+    jobs_free(app->jobs); /* not before: a late request is refused by them */
     app->server = NULL;
     if (app->leaving)
         send_last_answers(app);

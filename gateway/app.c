@@ -252,6 +252,12 @@ static int make_domain(struct app *app, struct err *e)
         if (!app->renewer)
             return -1;
     }
+    return 0;
+}
+
+/* Only when all are there who have to hear of what goes. */
+static int start_domain(struct app *app, struct err *e)
+{
     if (expiry_start(app->expiry, e) < 0 || snapshots_start(app->snapshots, e) < 0 ||
         reconcile_start(app->reconcile, e) < 0)
         return -1;
@@ -371,7 +377,8 @@ static int start(struct app *app, struct err *e)
         sandbox_store_secret(app->db, "signing_key", app->signing_key, e) < 0)
         return -1;
     if (open_runtime(app, e) < 0 || make_volumes(app, e) < 0 || make_domain(app, e) < 0 ||
-        make_relays(app, e) < 0 || make_http(app, e) < 0 || make_proxy(app, e) < 0)
+        make_relays(app, e) < 0 || make_http(app, e) < 0 || make_proxy(app, e) < 0 ||
+        start_domain(app, e) < 0)
         return -1;
     return listen_api(app, e);
 }
@@ -403,8 +410,8 @@ static void stop(struct app *app)
     if (app->proxy)
         finish_requests(app);
     lifecycle_stop(&app->lc);
-    jobs_free(app->jobs); /* waits for what a request began in the engine */
-    jobs_free(app->brief);
+    jobs_stop(app->jobs); /* waits for what a request began in the engine */
+    jobs_stop(app->brief);
     snapshots_free(app->snapshots);
     watch_free(app->watch);
     reconcile_free(app->reconcile);
@@ -416,6 +423,8 @@ static void stop(struct app *app)
     relays_free(app->relays);
     renewer_free(app->renewer);
     http_server_free(app->http);
+    jobs_free(app->jobs); /* not before: a late request is refused by them */
+    jobs_free(app->brief);
     creates_free(app->creates);
     keyed_locks_free(app->locks);
     places_free(app->places);

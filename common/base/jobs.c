@@ -103,18 +103,23 @@ int jobs_post(struct jobs *j, job_fn fn, void *arg, struct err *e)
     return 0;
 }
 
-void jobs_free(struct jobs *j)
+void jobs_stop(struct jobs *j)
 {
-    unsigned i;
-
     if (!j)
         return;
     (void)pthread_mutex_lock(&j->guard);
     j->stopping = true;
     (void)pthread_cond_broadcast(&j->some);
     (void)pthread_mutex_unlock(&j->guard);
-    for (i = 0; i < j->started; i++)
-        (void)pthread_join(j->threads[i], NULL);
+    while (j->started)
+        (void)pthread_join(j->threads[--j->started], NULL);
+}
+
+void jobs_free(struct jobs *j)
+{
+    if (!j)
+        return;
+    jobs_stop(j);
     (void)pthread_cond_destroy(&j->some);
     (void)pthread_mutex_destroy(&j->guard);
     free(j->ring);

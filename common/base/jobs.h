@@ -13,5 +13,7 @@ struct jobs *jobs_new(unsigned threads, size_t queue_max, struct err *e);
 /* Hands fn(arg) to a worker. -1 with ERRC_BUSY when the queue is full or the pool is stopping;
  * then fn will not run. */
 int jobs_post(struct jobs *j, job_fn fn, void *arg, struct err *e);
-/* Refuses new jobs, waits until the accepted ones have run, joins the threads, frees. */
-void jobs_free(struct jobs *j);
+/* Refuses new jobs from now on, waits until the accepted ones have run, ends the threads; takes NULL.
+ * For who still posts at the end of a program. One caller. */
+void jobs_stop(struct jobs *j);
+void jobs_free(struct jobs *j); /* stops it; takes NULL */

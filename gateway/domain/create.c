@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "gateway/domain/claim.h"
 #include "gateway/domain/creates.h"
+#include "gateway/domain/expiry.h"
 #include "gateway/domain/fault.h"
 #include "gateway/domain/making.h"
 #include "gateway/domain/metadata.h"
@@ -63,7 +64,9 @@ static int check(struct lifecycle *lc, struct create_req *rq, struct resources *
     if (claim_check_env(rq->env, e) < 0)
         return -1;
     /* what takes long for certain is refused before anything is made */
-    return rq->pre_start_s && lc->creates ? creates_may_go_on(lc->creates, e) : 0;
+    if (lc->creates && (rq->pre_start_s || creates_stopping(lc->creates)))
+        return creates_may_go_on(lc->creates, e);
+    return 0;
 }
 
 /* ---- the steps, in the request's thread or apart from it ---- */
@@ -125,6 +128,8 @@ static int take_back(struct making *m, struct err *why)
     } else {
         if (lc->places)
             places_drop(lc->places, m->sb.id);
+        if (lc->expiry)
+            expiry_drop(lc->expiry, m->sb.id);
         volumes_undo(lc->volumes, m->plan, m->sb.id);
         if (idempotency_store_release(lc->db, m->sb.id, NULL) < 0 ||
             sandbox_store_remove(lc->db, m->sb.id, NULL) < 0)
@@ -238,6 +243,24 @@ static int key_is_spent(const char *id, const char *what, struct err *e)
                    "Idempotency-Key: its sandbox %s %s; a new sandbox needs a new key", id, what);
 }
 
+/* Waits for the create of id. One that nobody makes any more was an earlier process's: it is undone,
+ * since the client may be quicker than the sweep. */
+static int wait_for_first(struct lifecycle *lc, const char *id, struct err *e)
+{
+    struct creation *c = lc->creates ? creates_find(lc->creates, id) : NULL;
+    AUTO_SANDBOX struct sandbox sb = { 0 };
+    int rc;
+
+    if (c) {
+        rc = creates_wait(lc->creates, c, lc->create_wait_ms, e);
+        creates_unref(lc->creates, c);
+        return rc < 0 ? -1 : 0;
+    }
+    if (lc->creates && sandbox_store_get(lc->db, id, &sb, NULL) == 0 && sb.state == SANDBOX_PENDING)
+        return lifecycle_settle(lc, id, e);
+    return 0;
+}
+
 /* The sandbox that the key made. 1: it failed meanwhile and the key is free again. */
 static int recall(struct lifecycle *lc, const struct create_req *rq,
                   const struct idempotency *first, struct sandbox *out, struct err *e)
@@ -245,20 +268,14 @@ static int recall(struct lifecycle *lc, const struct create_req *rq,
     AUTO_SANDBOX struct sandbox sb = { 0 };
     const char *id = first->sandbox_id;
     struct idempotency again;
-    struct creation *c;
-    int rc = 1;
+    int rc;
 
     if (strcmp(first->body_sha256, rq->body_sha256) != 0)
         return err_api(e, ERRC_CONFLICT, KEY_CONFLICT,
                        "Idempotency-Key: it was used for a request with another body (sandbox %s); "
                        "use a new key",
                        id);
-    c = lc->creates ? creates_find(lc->creates, id) : NULL;
-    if (c) {
-        rc = creates_wait(lc->creates, c, lc->create_wait_ms, e);
-        creates_unref(lc->creates, c);
-    }
-    if (rc < 0)
+    if (wait_for_first(lc, id, e) < 0)
         return -1;
     if (sandbox_store_find(lc->db, id, &sb, e) < 0 && e->code != ERRC_NOT_FOUND)
         return -1;

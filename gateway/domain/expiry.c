@@ -145,6 +145,13 @@ void expiry_drop(struct expiry *x, const char *id)
     deadlines_drop(x->times, id);
 }
 
+size_t expiry_len(struct expiry *x)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&x->guard);
+
+    return deadlines_len(x->times);
+}
+
 void expiry_remove(struct expiry *x, const char *id)
 {
     struct err e;

@@ -5,6 +5,7 @@
  * too late is made good by the sweep (reconcile.h). What could not be removed is tried again, at
  * last every 30 s. Any thread. */
 #pragma once
+#include <stddef.h>
 #include <stdint.h>
 
 struct err;
@@ -19,6 +20,7 @@ int expiry_start(struct expiry *x, struct err *e);
  * at once may come in either order. */
 void expiry_hint(struct expiry *x, const char *id, int64_t at_ms);
 void expiry_drop(struct expiry *x, const char *id); /* it is gone */
+size_t expiry_len(struct expiry *x);                /* how many times are known */
 /* Its time has come, or its removal was begun and has to be finished: hands it to the crew. */
 void expiry_remove(struct expiry *x, const char *id);
 /* Looks at the time again, now. */

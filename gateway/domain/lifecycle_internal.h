@@ -4,6 +4,7 @@
 #include "gateway/domain/lifecycle.h"
 
 #define LIFECYCLE_NOT_FOUND "DOCKER::SANDBOX_NOT_FOUND"
+#define LIFECYCLE_VANISHED "CONTAINER_REMOVED" /* reason of an end that was none of our doing */
 #define LIFECYCLE_NEWS_OOM "oom" /* type of a runtime event (watch.c): out of memory */
 
 /* -1 with LIFECYCLE_NOT_FOUND, saying when and why it ended where that is known. */

@@ -12,10 +12,12 @@ struct known {
 };
 
 struct places {
-    pthread_mutex_t guard; /* guards root */
+    pthread_mutex_t guard; /* guards all below */
     void *root;            /* tsearch(3) tree of struct known */
-    void (*on_drop)(void *arg, const char *id, const struct place *was);
-    void *arg;
+    struct listener {
+        void (*fn)(void *arg, const char *id, const struct place *was);
+        void *arg;
+    } listener;
 };
 
 static int by_id(const void *a, const void *b)
@@ -78,12 +80,13 @@ int places_put(struct places *p, const struct sandbox *sb, struct err *e)
     return put(p, sb) < 0 ? err_nomem(e) : 0;
 }
 
-static struct known *take(struct places *p, const char *id)
+static struct known *take(struct places *p, const char *id, struct listener *who)
 {
     AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&p->guard);
     struct known **found = tfind(id, &p->root, by_id);
     struct known *en = found ? *found : NULL;
 
+    *who = p->listener;
     if (en)
         (void)tdelete(id, &p->root, by_id);
     return en;
@@ -91,10 +94,11 @@ static struct known *take(struct places *p, const char *id)
 
 void places_drop(struct places *p, const char *id)
 {
-    AUTO_FREE struct known *en = take(p, id);
+    struct listener who;
+    AUTO_FREE struct known *en = take(p, id, &who);
 
-    if (en && p->on_drop)
-        p->on_drop(p->arg, en->id, &en->place);
+    if (en && who.fn)
+        who.fn(who.arg, en->id, &en->place);
 }
 
 bool places_get(struct places *p, const char *id, struct place *out)
@@ -110,6 +114,7 @@ bool places_get(struct places *p, const char *id, struct place *out)
 void places_on_drop(struct places *p,
                     void (*fn)(void *arg, const char *id, const struct place *was), void *arg)
 {
-    p->on_drop = fn;
-    p->arg = arg;
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&p->guard);
+
+    p->listener = (struct listener){ fn, arg };
 }

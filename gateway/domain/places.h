@@ -28,6 +28,7 @@ void places_drop(struct places *p, const char *id);
 bool places_get(struct places *p, const char *id, struct place *out);
 
 /* Told when a sandbox is no longer where it was (dropped): its address may be somebody else's soon.
- * Called from the thread that dropped it, without locks. One listener; NULL: none. */
+ * Called from the thread that dropped it, without locks: it may still run when it is replaced. One
+ * listener; NULL: none. */
 void places_on_drop(struct places *p,
                     void (*fn)(void *arg, const char *id, const struct place *was), void *arg);

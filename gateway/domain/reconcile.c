@@ -6,7 +6,7 @@
 #include "common/base/log.h"
 #include "gateway/domain/crew.h"
 #include "gateway/domain/expiry.h"
-#include "gateway/domain/lifecycle.h"
+#include "gateway/domain/lifecycle_internal.h"
 #include "gateway/domain/places.h"
 #include "gateway/domain/volumes.h"
 #include "gateway/domain/worker.h"
@@ -30,7 +30,7 @@ struct reconcile {
     struct reconcile_config cfg;
     struct worker worker;
     struct crew *settlers; /* NULL: not started; the sweep settles by itself */
-    json_t *strays;        /* id → wall ms when a container without a record was first seen */
+    json_t *strays;        /* id → mono ms when a container without a record was first seen */
     bool failing;          /* the last sweep failed: the failure is logged once */
 };
 
@@ -138,14 +138,12 @@ static int sweep_state(struct reconcile *r, enum sandbox_state state,
 }
 
 /* A container of ours that no record knows: frozen at first sight, removed later. */
-static void quarantine(struct reconcile *r, const char *id, int64_t now)
+static void quarantine(struct reconcile *r, const char *id)
 {
-    AUTO_SANDBOX struct sandbox sb = { 0 };
     json_t *since = json_object_get(r->strays, id);
+    int64_t now = r->lc->clock->mono_ms();
     struct err e = { 0 };
 
-    if (sandbox_store_get(r->lc->db, id, &sb, &e) == 0 || e.code != ERRC_NOT_FOUND)
-        return; /* a record came into being since the look, or the store cannot tell */
     if (!since) {
         log_error("container without a record: frozen; it will be removed", LOG_S("id", id),
                   LOG_N("after_s", r->cfg.quarantine_ms / 1000));
@@ -160,7 +158,51 @@ static void quarantine(struct reconcile *r, const char *id, int64_t now)
         return;
     }
     log_error("container without a record removed", LOG_S("id", id));
-    (void)json_object_del(r->strays, id);
+}
+
+/* A start that was given up, or a removal, came to another end in the engine than here. One that had
+ * vanished without our doing is nothing to be removed in a hurry. */
+static void look_at_leftover(struct reconcile *r, const struct sandbox *sb)
+{
+    struct runtime_status st;
+    struct err e = { 0 };
+
+    if (runtime_status(r->lc->rt, sb->id, &st, &e) < 0 && e.code == ERRC_NOT_FOUND)
+        return; /* it ended after the look at the engine */
+    if (strcmp(sb->reason, LIFECYCLE_VANISHED) == 0)
+        quarantine(r, sb->id);
+    else if (runtime_remove(r->lc->rt, sb->id, &e) < 0)
+        log_warn("container of a sandbox that ended not removed yet", LOG_S("id", sb->id),
+                 LOG_S("error", e.msg));
+    else
+        log_warn("container of a sandbox that ended removed", LOG_S("id", sb->id));
+}
+
+/* No record of a sandbox that exists claims the container. */
+static void look_closer(struct reconcile *r, const char *id)
+{
+    AUTO_SANDBOX struct sandbox sb = { 0 };
+    struct err e = { 0 };
+
+    if (sandbox_store_find(r->lc->db, id, &sb, &e) < 0) {
+        if (e.code == ERRC_NOT_FOUND)
+            quarantine(r, id);
+    } else if (sb.ended_ms) { /* else its record came into being since the look */
+        look_at_leftover(r, &sb);
+    }
+}
+
+/* Those that are gone. */
+static void forget_strays(struct reconcile *r, json_t *unclaimed)
+{
+    const char *id;
+    json_t *v;
+    void *next;
+
+    json_object_foreach_safe(r->strays, next, id, v) {
+        if (!json_object_get(unclaimed, id))
+            (void)json_object_del(r->strays, id);
+    }
 }
 
 /* id → where in the list. */
@@ -180,15 +222,15 @@ static int sweep(struct reconcile *r, const struct runtime_list *list, struct er
     json_t *unclaimed = json_copy(containers);
     const char *id;
     json_t *v;
-    void *next;
     int state;
     int rc = containers && unclaimed ? 0 : err_nomem(e);
 
     for (state = 0; state < SANDBOX_STATE_MAX_ && rc == 0; state++)
         rc = sweep_state(r, (enum sandbox_state)state, list, containers, unclaimed, e);
     if (rc == 0) {
-        json_object_foreach_safe(unclaimed, next, id, v) {
-            quarantine(r, id, r->lc->clock->wall_ms());
+        forget_strays(r, unclaimed);
+        json_object_foreach(unclaimed, id, v) {
+            look_closer(r, id);
         }
     }
     json_decref(containers);

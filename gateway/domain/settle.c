@@ -57,7 +57,7 @@ static int gone(struct lifecycle *lc, const struct sandbox *sb, struct err *e)
 {
     struct sandbox_end end;
 
-    lifecycle_begin_end(lc, sb, "CONTAINER_REMOVED",
+    lifecycle_begin_end(lc, sb, LIFECYCLE_VANISHED,
                         "The container was removed from outside of this server.", &end);
     log_warn("sandbox lost its container", LOG_S("id", sb->id));
     return lifecycle_bury(lc, sb->id, &end, e);

@@ -100,7 +100,8 @@ static void end(struct snapshots *s, const char *sandbox_id)
     captures_end(s->lc->captures, sandbox_id);
     if (s->lc->expiry)
         expiry_hurry(s->lc->expiry);
-    (void)lifecycle_settle(s->lc, sandbox_id, &(struct err){ 0 }); /* else the next sweep does */
+    /* whoever has it already, or the next sweep, sees to it as well */
+    (void)lifecycle_try_settle(s->lc, sandbox_id, &(struct err){ 0 });
 }
 
 static int succeed(struct snapshots *s, struct snapshot *snap, struct err *e)
@@ -288,6 +289,8 @@ static int resume(struct snapshots *s, const char *id, struct err *e)
 
     if (snapshot_store_get(s->lc->db, id, &snap, e) < 0)
         return e->code == ERRC_NOT_FOUND ? 0 : -1;
+    if (snap.state != SNAPSHOT_CREATING)
+        return 0; /* finished since it was listed; it may be deleted at any time */
     if (wait_for_earlier(s, snap.sandbox_id, e) < 0)
         return -1;
     if (runtime_snapshot_get(s->lc->rt, id, e) == 0)

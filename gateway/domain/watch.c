@@ -99,12 +99,14 @@ static struct subject *find_or_add(struct watch *w, const char *id)
 static bool keep(struct watch *w, const struct runtime_event *ev)
 {
     AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&w->guard);
-    struct subject *s = w->queued < WATCH_QUEUE_MAX ? find_or_add(w, ev->id) : NULL;
-    struct news *n = s ? calloc(1, sizeof(*n)) : NULL;
+    struct news *n = w->queued < WATCH_QUEUE_MAX ? calloc(1, sizeof(*n)) : NULL;
+    struct subject *s;
 
-    if (!n || crew_want(w->crew, ev->id, 0, NULL) < 0) {
+    /* the crew first: it finds nothing if there is no subject, but nobody would find a subject */
+    s = n && crew_want(w->crew, ev->id, 0, NULL) == 0 ? find_or_add(w, ev->id) : NULL;
+    if (!s) {
         free(n);
-        return false; /* a subject without news goes with the next that it has */
+        return false;
     }
     n->ev = *ev;
     *s->end = n;

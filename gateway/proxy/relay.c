@@ -309,24 +309,27 @@ struct order {
     int fd; /* -1: close all of id */
 };
 
-static void carry_out(void *arg)
+static void close_all(struct relay *r, const char *id)
 {
-    AUTO_FREE struct order *o = arg;
-    struct relay *r = o->relay;
     struct port **at = &r->ports;
     struct port *pt;
 
-    while (o->fd < 0 && (pt = *at)) {
-        if (strcmp(pt->id, o->id) == 0) {
+    while ((pt = *at)) {
+        if (strcmp(pt->id, id) == 0) {
             *at = pt->next;
             close_port(pt);
         } else {
             at = &pt->next;
         }
     }
-    if (o->fd < 0)
-        return;
-    pt = calloc(1, sizeof(*pt));
+}
+
+/* One that has ended would never be told again: its order to close came before. */
+static void open_port(struct relay *r, const struct order *o)
+{
+    struct place place;
+    struct port *pt = places_get(r->places, o->id, &place) ? calloc(1, sizeof(*pt)) : NULL;
+
     if (!pt) {
         (void)close(o->fd);
         return;
@@ -340,6 +343,16 @@ static void carry_out(void *arg)
     r->ports = pt;
     if (loop_add(r->loop, &pt->watch, EPOLLIN, NULL) < 0)
         log_error("a relay cannot be watched", LOG_S("id", pt->id), LOG_N("port", pt->port));
+}
+
+static void carry_out(void *arg)
+{
+    AUTO_FREE struct order *o = arg;
+
+    if (o->fd < 0)
+        close_all(o->relay, o->id);
+    else
+        open_port(o->relay, o);
 }
 
 static void give_order(struct relay *r, const char *id, uint16_t port, int fd)

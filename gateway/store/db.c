@@ -121,6 +121,24 @@ static int run_change(struct db_conn *c, struct change *ch)
     return run_sql(c, "RELEASE change", ch->e);
 }
 
+/* SQLite may give the transaction up with a change that fails for want of memory or disk: then what came
+ * before is undone, and what comes after must not make a transaction of its own. */
+static int run_changes(struct db_conn *c, struct change *group, struct err *e)
+{
+    struct change *ch;
+
+    for (ch = group; ch; ch = ch->next) {
+        ch->rc = run_change(c, ch);
+        if (!sqlite3_get_autocommit(c->sq))
+            continue;
+        if (ch->rc == 0 || !ch->e)
+            return err_set(e, ERRC_INTERNAL, "the database gave a transaction up");
+        *e = *ch->e;
+        return -1;
+    }
+    return 0;
+}
+
 static void run_group(struct db_conn *c, struct change *group)
 {
     AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&c->guard);
@@ -128,8 +146,8 @@ static void run_group(struct db_conn *c, struct change *group)
     struct change *ch;
     int rc = run_sql(c, "BEGIN IMMEDIATE", &e);
 
-    for (ch = group; ch && rc == 0; ch = ch->next)
-        ch->rc = run_change(c, ch);
+    if (rc == 0)
+        rc = run_changes(c, group, &e);
     if (rc == 0) {
         rc = run_sql(c, "COMMIT", &e);
         if (rc < 0)

@@ -44,7 +44,7 @@ static int get_fn(struct db_conn *c, void *arg, struct err *e)
 static int claim_fn(struct db_conn *c, void *arg, struct err *e)
 {
     static const char sql[] = "INSERT OR IGNORE INTO relays (sandbox_id, port, listen_port)"
-                              " SELECT id, ?2, ?3 FROM sandboxes WHERE id = ?1";
+                              " SELECT id, ?2, ?3 FROM sandboxes WHERE id = ?1 AND ended_ms = 0";
     struct call *call = arg;
     AUTO_STMT sqlite3_stmt *st = db_stmt(c, sql, e);
 

@@ -403,7 +403,13 @@ static void set_call(struct flight *f, const char *url, const char *body,
     curl_easy_setopt(f->curl, CURLOPT_HEADERDATA, f);
 }
 
-/* Performs f over a kept or new connection; one that runs in pieces has a connection of its own.
+/* curl sends a request again, whatever it is, when a kept connection breaks without an answer. */
+static bool wants_own_connection(const struct engine_call *c)
+{
+    return in_pieces(c) || c->once;
+}
+
+/* Performs f over a kept or new connection, or one of its own.
  * After a failure or a reconnection the engine may be another one: its version is asked again
  * before the next call. */
 static int perform(struct engine *en, struct flight *f, const char *url, int timeout_ms,
@@ -420,7 +426,7 @@ static int perform(struct engine *en, struct flight *f, const char *url, int tim
 
     if ((c->json && !text) || make_headers(c, body != NULL, &headers) < 0)
         return err_nomem(e);
-    conn = in_pieces(c) ? conn_new() : conn_take(en);
+    conn = wants_own_connection(c) ? conn_new() : conn_take(en);
     if (!conn)
         return err_nomem(e);
     f->curl = conn->curl;
@@ -439,7 +445,7 @@ static int perform(struct engine *en, struct flight *f, const char *url, int tim
         conn_free(conn);
         return transport_error(en, f, rc, timeout_ms, e);
     }
-    if (in_pieces(c)) {
+    if (wants_own_connection(c)) {
         conn_free(conn);
         return 0;
     }

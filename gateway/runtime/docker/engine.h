@@ -35,6 +35,7 @@ struct engine_call {
     bool endless;
     int silence_ms;            /* of a stream: longest time without a byte; 0: any */
     void (*opened)(void *arg); /* of a stream: the head of a 2xx reply is here; gets sink_arg */
+    bool once; /* never sent a second time by itself, as calls are whose kept connection breaks */
     const int *stop_fd; /* breaks the call off at once when it is readable; NULL: nothing does */
 };
 

@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/log.h"
+#include "common/base/rand.h"
 #include "common/json/jx.h"
 #include "gateway/runtime/docker/docker.h"
 #include "gateway/runtime/docker/engine.h"
@@ -18,9 +19,10 @@
 #include <string.h>
 
 #define CREATE_FAILED "SNAPSHOT::RUNTIME_CREATE_FAILED"
-#define PART "-part"
+#define PART "-part" /* beginning of what follows the id in the tags of committed images */
 
 enum {
+    ATTEMPT_BYTES = 6,   /* of chance in the tag of an attempt */
     TIMEOUT_MS = 600000, /* when the caller names none */
     CLEANUP_MS = 15000,
     REMOVE_MS = 120000,
@@ -37,6 +39,8 @@ struct making {
     const char *id;
     int64_t until_mono_ms;
     char name[NAME_MAX_BYTES]; /* SNAPSHOT_REPO:<id> */
+    /* The committed image, under a tag that no other attempt has: the engine may still be at work on
+     * one whose answer nobody waits for, and a tag that is given away leaves an image without a name. */
     char part[NAME_MAX_BYTES];
     json_t *committed; /* GET /images/{part}/json */
     json_t *base;      /* of the image that the sandbox was made from; NULL: gone */
@@ -135,16 +139,55 @@ static int drop_image(struct docker *d, const char *name, int timeout_ms, struct
     return engine_refused(&r, "remove a snapshot's image", e);
 }
 
-/* The leftover does no harm: it shares the snapshot's layers and goes with it. */
-static void drop_part(const struct making *m)
+/* What attempts at the snapshot left behind: GET /images/json of their tags. */
+static int list_parts(struct docker *d, const char *id, int timeout_ms, json_t **out, struct err *e)
+{
+    AUTO_BUF struct buf path = BUF_INIT(PATH_BYTES);
+    struct engine_call c = { .method = "GET", .timeout_ms = timeout_ms };
+    char filter[NAME_MAX_BYTES + 32];
+    char name[NAME_MAX_BYTES];
+
+    image_name(name, id, PART "*");
+    (void)snprintf(filter, sizeof(filter), "{\"reference\":[\"%s\"]}", name);
+    if (buf_puts(&path, "/images/json") < 0 || engine_query(&path, "filters", filter) < 0)
+        return err_nomem(e);
+    c.path = path.data;
+    return engine_do(d->engine, &c, "look for what is left of a snapshot", out, e);
+}
+
+/* Removes what all attempts at the snapshot left, and nothing else. */
+static int drop_parts(struct docker *d, const char *id, int timeout_ms, struct err *e)
+{
+    json_auto_t *images = NULL;
+    char part[NAME_MAX_BYTES];
+    json_t *image;
+    json_t *tag;
+    size_t i;
+    size_t j;
+
+    if (list_parts(d, id, timeout_ms, &images, e) < 0)
+        return -1;
+    image_name(part, id, PART);
+    json_array_foreach(images, i, image) {
+        json_array_foreach(json_object_get(image, "RepoTags"), j, tag) {
+            const char *name = json_string_value(tag);
+
+            if (name && strncmp(name, part, strlen(part)) == 0 &&
+                drop_image(d, name, timeout_ms, e) < 0)
+                return -1;
+        }
+    }
+    return 0;
+}
+
+/* A leftover does no harm: it goes with the snapshot at the latest. */
+static void tidy(const struct making *m)
 {
     struct err e = { 0 };
 
-    if (drop_image(m->d, m->part, CLEANUP_MS, &e) < 0)
+    if (drop_parts(m->d, m->id, CLEANUP_MS, &e) < 0)
         log_warn("what was needed to make a snapshot could not be removed yet",
-                 LOG_S("image", m->part), LOG_S("reason", e.msg));
-    else
-        crash_step(&m->d->cfg, "snapshot.cleaned");
+                 LOG_S("snapshot", m->id), LOG_S("reason", e.msg));
 }
 
 /* ---- the steps ---- */
@@ -171,9 +214,8 @@ static int find_base(struct making *m, struct err *e)
 
 static int commit_path(const struct making *m, struct buf *out)
 {
-    char tag[NAME_MAX_BYTES];
+    const char *tag = strchr(m->part, ':') + 1;
 
-    (void)snprintf(tag, sizeof(tag), "%s" PART, m->id);
     if (buf_printf(out, "/commit?container=" SANDBOX_NAME "%s&pause=1", m->sandbox_id) < 0 ||
         engine_query(out, "repo", SNAPSHOT_REPO) < 0)
         return -1;
@@ -186,7 +228,7 @@ static int commit(const struct making *m, struct err *e)
     AUTO_BUF struct buf path = BUF_INIT(PATH_BYTES);
     AUTO_REPLY struct engine_reply r = { 0 };
     json_auto_t *body = snapshot_image_blank();
-    struct engine_call c = { .method = "POST", .json = body };
+    struct engine_call c = { .method = "POST", .json = body, .once = true };
     char text[TEXT_MAX];
 
     if (!body || commit_path(m, &path) < 0)
@@ -348,13 +390,12 @@ static int make_new(struct making *m, int64_t *size_bytes, struct err *e)
 
     if (find_base(m, e) < 0)
         return -1;
-    /* committing over an earlier attempt would leave that without a name */
-    if (drop_image(m->d, m->part, CLEANUP_MS, e) < 0)
-        return err_wrap(e, "remove what is left of an earlier attempt");
+    tidy(m); /* an earlier attempt may have ended since */
     if (commit(m, e) < 0)
         return -1;
     rc = publish(m, size_bytes, e);
-    drop_part(m);
+    tidy(m);
+    crash_step(&m->d->cfg, "snapshot.cleaned");
     return rc;
 }
 
@@ -364,15 +405,19 @@ int docker_snapshot_make(struct runtime *rt, const char *sandbox_id, const char 
                          int timeout_ms, int64_t *size_bytes, struct err *e)
 {
     struct making m = { .d = docker_of(rt), .sandbox_id = sandbox_id, .id = snapshot_id };
+    char attempt[2 * ATTEMPT_BYTES + 1];
+    char suffix[sizeof(PART) + sizeof(attempt)];
     json_t *there = NULL;
     int rc;
 
     m.until_mono_ms = clock_mono_ms() + (timeout_ms > 0 ? timeout_ms : TIMEOUT_MS);
     image_name(m.name, snapshot_id, "");
-    image_name(m.part, snapshot_id, PART);
+    rand_hex(attempt, ATTEMPT_BYTES);
+    (void)snprintf(suffix, sizeof(suffix), PART "-%s", attempt);
+    image_name(m.part, snapshot_id, suffix);
     rc = look_at_image(&m, m.name, "/json", &there, e);
     if (rc > 0) {
-        drop_part(&m);
+        tidy(&m);
         rc = read_size(&m, m.name, size_bytes, e);
     } else if (rc == 0) {
         rc = make_new(&m, size_bytes, e);
@@ -407,8 +452,7 @@ int docker_snapshot_remove(struct runtime *rt, const char *snapshot_id, struct e
     struct docker *d = docker_of(rt);
     char name[NAME_MAX_BYTES];
 
-    image_name(name, snapshot_id, PART);
-    if (drop_image(d, name, REMOVE_MS, e) < 0)
+    if (drop_parts(d, snapshot_id, REMOVE_MS, e) < 0)
         return -1;
     image_name(name, snapshot_id, "");
     if (drop_image(d, name, REMOVE_MS, e) < 0)

@@ -2,9 +2,10 @@
 #pragma once
 #include "gateway/runtime/runtime.h"
 
-/* While it is being made there is also an image with the tag <snapshot id>-part; a crash leaves it
- * behind. Making the same one again finishes: one that is complete is kept as it is, the leftover
- * goes, and the sandbox is not needed for that. remove takes the leftover with it.
+/* While it is being made there is also an image with a tag <snapshot id>-part-<chance>, another one
+ * for each attempt; a crash, or a commit that outlives its time, leaves it behind. Making the same
+ * one again finishes: one that is complete is kept as it is, the leftovers go, and the sandbox is not
+ * needed for that. remove takes the leftovers with it.
  * Errors: ERRC_NOT_FOUND when the sandbox is gone, ERRC_TIMEOUT after timeout_ms,
  * SNAPSHOT::RUNTIME_CREATE_FAILED with the engine's words, SNAPSHOT::RUNTIME_CREATE_CONFLICT when
  * the sandbox is being removed. */

@@ -4,6 +4,8 @@ the rounds."""
 
 import http.client
 import os
+import socket
+import threading
 
 import pytest
 
@@ -155,8 +157,6 @@ def test_a_second_gateway_on_the_same_database_is_refused(make_gateway):
 
 
 def test_graceful_stop_lets_a_create_finish(make_gateway):
-    import threading
-
     gw = make_gateway().start()
     gw.create()  # warms the agent volume
     replies = []
@@ -167,3 +167,22 @@ def test_graceful_stop_lets_a_create_finish(make_gateway):
     worker.join(30)
     assert replies and replies[0].status == 202
     assert len(gw.engine.containers(gw.instance)) == 2
+
+
+def test_a_request_that_comes_too_late_for_the_stop_is_refused(make_gateway, tmp_path):
+    gw, go = make_gateway(), tmp_path / "go"
+    gw.config.write_text(gw.config.read_text().replace("port = 0\n", "port = 0\ntimeout_graceful_shutdown = 0\n"))
+    gw.start(fault="wait:create.intent", env={"SANDGATE_FAULT_FILE": str(go)})
+    head = f"POST /v1/sandboxes HTTP/1.1\r\nHost: {gw.domain}\r\nOPEN-SANDBOX-API-KEY: {gw.key}\r\n"
+    with socket.create_connection(("127.0.0.1", gw.port), timeout=30) as late:
+        late.sendall(head.encode() + b"Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{")
+        worker = threading.Thread(target=gw.create)
+        worker.start()
+        wait_for("a create is under way", lambda: len(gw.records()) == 1)
+        gw.process.terminate()
+        wait_for("it stops", lambda: '"stopping"' in gw.log_text())
+        late.sendall(b"}")  # read when no thread is left that could work on it
+        go.touch()
+        assert gw.process.wait(60) == 0, gw.log_text()[-3000:]
+        assert late.recv(100).startswith(b"HTTP/1.1 503")
+    worker.join(30)

@@ -63,6 +63,14 @@ def talk(where, data):
     return back
 
 
+def refused(where):
+    try:
+        socket.create_connection(where, 5).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
 def test_bytes_pass_both_ways_and_half_close_too(relaying):
     data = os.urandom(3 << 20)
     back = talk(relaying.relay, data)
@@ -114,16 +122,22 @@ def test_a_deleted_sandbox_takes_its_ports_and_connections_along(relaying):
         except ConnectionResetError:
             pass
 
-    def refused():
-        try:
-            socket.create_connection(relaying.relay, 5).close()
-        except ConnectionRefusedError:
-            return True
-        return False
-
-    wait_for("nobody listens any more", refused)
+    wait_for("nobody listens any more", lambda: refused(relaying.relay))
     reply = relaying.request("GET", f"/v1/sandboxes/{relaying.sid}/endpoints/7000")
     assert reply.status == 404
+
+
+def test_one_that_has_ended_gets_no_listener(relaying):
+    sid = relaying.create(entrypoint=["sh", "-c", "exit 0"]).json["id"]
+    state = lambda: relaying.request("GET", f"/v1/sandboxes/{sid}").json["status"]["state"]
+    wait_for("it has ended", lambda: state() == "Terminated")
+    late = address(relaying, sid, 7000)
+    assert talk(relaying.relay, b"x") == b"xEND"  # the loop has been through what it was told
+    assert refused(late)
+    relaying.kill9()
+    relaying.start()
+    assert talk(relaying.relay, b"x") == b"xEND"
+    assert refused(late)
 
 
 def test_aborted_connections_leave_nothing(relaying):

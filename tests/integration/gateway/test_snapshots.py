@@ -39,6 +39,14 @@ def image(gw, snapshot_id):
     return about if status == 200 else None
 
 
+def parts(gw, snapshot_id):
+    """Images that were needed to make it."""
+    filters = urllib.parse.quote(json.dumps({"reference": [f"{REPO}:{snapshot_id}-part*"]}))
+    status, images = gw.engine.call("GET", f"/images/json?filters={filters}")
+    assert status == 200, images
+    return images
+
+
 def nameless(gw, sid):
     """Images without a name that were made from a sandbox: nobody would ever find and remove them."""
     filters = urllib.parse.quote(json.dumps({"dangling": ["true"]}))
@@ -330,7 +338,7 @@ def test_kill_in_create(make, step):
         assert (shot["status"]["state"], shot["status"]["reason"]) == ("Ready", reason)
         again = restore(gw, shot["id"]).json["id"]
         assert run(gw, again, "cat /root/file").strip() == "kept"
-        assert image(gw, shot["id"] + "-part") is None  # what the engine needed on the way
+        assert not parts(gw, shot["id"])  # what the engine needed on the way
         assert gw.request("GET", f"/v1/sandboxes/{sid}").json["status"]["state"] == "Running"
         assert run(gw, sid, "echo alive").strip() == "alive"  # and not left frozen
         assert gw.request("DELETE", f"/v1/sandboxes/{again}").status == 204
@@ -381,3 +389,34 @@ def test_a_source_lost_while_the_server_was_down(make):
     assert (shot["status"]["state"], shot["status"]["reason"]) == ("Failed", "snapshot_recovery_missing_image")
     assert image(gw, shot["id"]) is None
     assert gw.request("DELETE", f"/v1/snapshots/{shot['id']}").status == 204
+
+
+def test_two_gateways_never_touch_each_others_snapshots_and_volumes(make):
+    """With databases of their own on one engine, whatever they do, and whenever they start and stop."""
+    one, two = make().start(), make(extra="[sandbox]\nsweep_interval_seconds = 1\n").start()
+    name = "sandgate-test-" + secrets.token_hex(6)
+    claim = {"claimName": name, "createIfNotExists": True, "deleteOnSandboxTermination": True}
+    volume = {"name": "v", "mountPath": "/data", "pvc": claim}
+    volume_there = lambda: one.engine.call("GET", f"/volumes/{name}")[0] == 200
+    sid = one.create(volumes=[volume]).json["id"]
+    shot = take(one, sid)
+    assert get(two, shot["id"]).status == 404
+    assert two.request("DELETE", f"/v1/snapshots/{shot['id']}").status == 404
+    assert restore(two, shot["id"]).status == 404
+    guest = two.create(volumes=[volume]).json["id"]  # it was there: not two's
+    assert two.request("DELETE", f"/v1/sandboxes/{guest}").status == 204
+    assert volume_there()
+    guest = two.create(volumes=[volume]).json["id"]
+    assert one.request("DELETE", f"/v1/sandboxes/{sid}").status == 204
+    assert volume_there()  # in use by the other
+    two.kill9()
+    two.start()
+    assert two.request("GET", f"/v1/sandboxes/{guest}").json["status"]["state"] == "Running"
+    assert two.request("DELETE", f"/v1/sandboxes/{guest}").status == 204
+    wait_for("its maker takes the volume away", lambda: not volume_there())
+    two.stop()  # without sandboxes: its network goes
+    two.start()
+    assert restore(one, shot["id"]).status == 202
+    assert image(one, shot["id"])
+    for gw in (one, two):
+        assert "without a record" not in gw.log_text() and "of a sandbox that ended" not in gw.log_text()

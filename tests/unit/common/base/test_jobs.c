@@ -83,6 +83,26 @@ static void room_again_after_work(void **state)
     gate_done(&g);
 }
 
+static void a_stopped_pool_refuses(void **state)
+{
+    struct err e = { 0 };
+    struct jobs *j = jobs_new(2, 2, &e);
+    struct gate g;
+
+    (void)state;
+    gate_init(&g);
+    assert_int_equal(jobs_post(j, wait_at_gate, &g, &e), 0);
+    sem_post(&g.open);
+    jobs_stop(j);
+    assert_int_equal(atomic_load(&g.done), 1); /* what was accepted has run */
+    assert_int_equal(jobs_post(j, wait_at_gate, &g, &e), -1);
+    assert_int_equal(e.code, ERRC_BUSY);
+    jobs_free(j);
+    jobs_stop(NULL);
+    jobs_free(NULL);
+    gate_done(&g);
+}
+
 static void threads_work_side_by_side(void **state)
 {
     struct err e = { 0 };
@@ -216,6 +236,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(full_queue_is_busy),
         cmocka_unit_test(room_again_after_work),
+        cmocka_unit_test(a_stopped_pool_refuses),
         cmocka_unit_test(threads_work_side_by_side),
         cmocka_unit_test(free_runs_what_was_accepted_in_order),
         cmocka_unit_test(accepted_equals_run),

@@ -4,6 +4,7 @@
 
 #include "common/agent/wire.h"
 #include "gateway/domain/claim.h"
+#include "gateway/domain/expiry.h"
 #include "gateway/store/sandbox_store.h"
 
 /* ---- the ordinary way ---- */
@@ -404,6 +405,8 @@ static void as_many_go_on_as_is_allowed(void **state)
     struct err e;
     int i;
 
+    w->lc.expiry = expiry_new(&w->lc, &e);
+    assert_non_null(w->lc.expiry);
     fake_runtime_pull_slices(w->rt, 1);
     fake_runtime_hold_pulls(w->rt, true);
     for (i = 0; i < CREATES_BACKGROUND_MAX; i++)
@@ -412,6 +415,7 @@ static void as_many_go_on_as_is_allowed(void **state)
     assert_int_equal(e.code, ERRC_BUSY);
     assert_int_equal(e.retry_after_s, CREATES_RETRY_S);
     assert_int_equal(records(w, true), CREATES_BACKGROUND_MAX);
+    assert_int_equal(expiry_len(w->lc.expiry), CREATES_BACKGROUND_MAX); /* nothing stays behind */
     w->rq.hooks = w->hooks; /* known beforehand: not even tried */
     w->rq.pre_start_s = 30;
     i = fake_runtime_calls(w->rt, "start_held");
@@ -427,6 +431,8 @@ static void as_many_go_on_as_is_allowed(void **state)
     }
     assert_int_equal(create(w, &sb, &e), 0);
     sandbox_done(&sb);
+    expiry_free(w->lc.expiry);
+    w->lc.expiry = NULL;
 }
 
 static void waiting_requests_do_not_take_every_thread(void **state)
@@ -464,6 +470,21 @@ static void stop_undoes_what_pulls_and_what_waits_for_a_hook(void **state)
     assert_int_equal(create(w, &sb, &e), -1);
     assert_int_equal(e.code, ERRC_BUSY);
     assert_int_equal(records(w, false), 0);
+}
+
+/* Up to a thousand requests may wait for a thread when the server stops. */
+static void none_is_begun_once_it_stops(void **state)
+{
+    struct world *w = *state;
+    struct sandbox sb;
+    struct err e;
+
+    lifecycle_stop(&w->lc);
+    assert_int_equal(create(w, &sb, &e), -1);
+    assert_int_equal(e.code, ERRC_BUSY);
+    assert_int_equal(e.retry_after_s, CREATES_RETRY_S);
+    assert_int_equal(fake_runtime_calls(w->rt, "start_held"), 0);
+    assert_int_equal(records(w, true), 0);
 }
 
 static void the_sweep_undoes_what_nobody_makes(void **state)
@@ -512,6 +533,7 @@ int main(void)
         T(as_many_go_on_as_is_allowed),
         T(waiting_requests_do_not_take_every_thread),
         T(stop_undoes_what_pulls_and_what_waits_for_a_hook),
+        T(none_is_begun_once_it_stops),
         T(the_sweep_undoes_what_nobody_makes),
     };
 

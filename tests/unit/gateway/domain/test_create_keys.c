@@ -263,6 +263,31 @@ static void a_crash_leaves_neither_ghost_nor_orphan(void **state)
     }
 }
 
+/* The client may be quicker than the sweep. */
+static void a_key_whose_create_died_makes_another_before_the_sweep(void **state)
+{
+    struct world *w = *state;
+    char id[RUNTIME_ID];
+    struct sandbox sb;
+    struct err e;
+
+    use_key(w, "k", 'a');
+    crash_at(w, "create.held");
+    now_ms += 10;
+    open_world(w, w->path);
+    only_id(w, id);
+    fake_runtime_put(w->rt, id, RUNTIME_RUNNING, 0);
+    fake_runtime_fail(w->rt, "remove", 1, ERRC_BUSY, NULL);
+    assert_int_equal(create(w, &sb, &e), -1); /* the engine is not back yet */
+    assert_int_equal(e.code, ERRC_BUSY);
+    assert_int_equal(create(w, &sb, &e), 0);
+    assert_string_not_equal(sb.id, id);
+    assert_int_equal(sb.state, SANDBOX_RUNNING);
+    expect_end(w, id, SANDBOX_FAILED, "CREATE_INTERRUPTED");
+    sandbox_done(&sb);
+    close_world(w);
+}
+
 static void a_confirmed_create_outlives_a_crash_and_its_key_finds_it(void **state)
 {
     struct world *w = *state;
@@ -297,6 +322,7 @@ int main(void)
         T(requests_that_race_make_one_sandbox),
         T(keys_are_forgotten_after_a_day),
         T_FILE(a_crash_leaves_neither_ghost_nor_orphan),
+        T_FILE(a_key_whose_create_died_makes_another_before_the_sweep),
         T_FILE(a_confirmed_create_outlives_a_crash_and_its_key_finds_it),
     };
 

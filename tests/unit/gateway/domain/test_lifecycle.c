@@ -391,6 +391,98 @@ static void strays_are_frozen_first_and_removed_later(void **state)
     assert_int_equal(fake_runtime_state(w->rt, "stray"), RUNTIME_UNKNOWN);
 }
 
+/* A start that was given up, or a removal that the engine forgot, comes to its end after all. */
+static void a_container_of_one_that_ended_needs_no_quarantine(void **state)
+{
+    struct world *w = *state;
+    struct sandbox sb;
+    struct err e;
+
+    assert_int_equal(create(w, 0, &sb, &e), 0);
+    assert_int_equal(lifecycle_delete(&w->lc, sb.id, NULL, &e), 0);
+    fake_runtime_put(w->rt, sb.id, RUNTIME_MADE, 0);
+    assert_int_equal(reconcile_once(w->reconcile, &e), 0);
+    assert_int_equal(fake_runtime_state(w->rt, sb.id), RUNTIME_UNKNOWN);
+    assert_int_equal(fake_runtime_calls(w->rt, "pause"), 0);
+    sandbox_done(&sb);
+}
+
+/* The engine that was asked may have been another one for a while. */
+static void one_that_had_vanished_comes_back_into_quarantine(void **state)
+{
+    struct world *w = *state;
+    struct sandbox sb;
+    struct err e;
+
+    assert_int_equal(create(w, 0, &sb, &e), 0);
+    fake_runtime_drop(w->rt, sb.id);
+    assert_int_equal(reconcile_once(w->reconcile, &e), 0);
+    assert_int_equal(records(w), 0);
+    fake_runtime_put(w->rt, sb.id, RUNTIME_RUNNING, 0);
+    assert_int_equal(reconcile_once(w->reconcile, &e), 0);
+    assert_int_equal(fake_runtime_state(w->rt, sb.id), RUNTIME_PAUSED);
+    now_ms += 5000;
+    assert_int_equal(reconcile_once(w->reconcile, &e), 0);
+    assert_int_equal(fake_runtime_state(w->rt, sb.id), RUNTIME_UNKNOWN);
+    sandbox_done(&sb);
+}
+
+static struct {
+    const struct runtime_ops *ops;
+    struct lifecycle *lc;
+    const char *id;
+} during;
+
+/* The sandbox is deleted right after the look at the engine. */
+static int list_then_delete(struct runtime *rt, struct runtime_list *out, struct err *e)
+{
+    int rc = during.ops->list(rt, out, e);
+
+    assert_int_equal(lifecycle_delete(during.lc, during.id, NULL, e), 0);
+    return rc;
+}
+
+static void what_goes_during_a_sweep_is_no_stray(void **state)
+{
+    struct world *w = *state;
+    struct runtime_ops ops = *w->rt->ops;
+    struct sandbox sb;
+    struct err e;
+
+    assert_int_equal(create(w, 0, &sb, &e), 0);
+    during.ops = w->rt->ops;
+    during.lc = &w->lc;
+    during.id = sb.id;
+    ops.list = list_then_delete;
+    w->rt->ops = &ops;
+    assert_int_equal(reconcile_once(w->reconcile, &e), 0);
+    w->rt->ops = during.ops;
+    assert_int_equal(fake_runtime_calls(w->rt, "pause"), 0);
+    assert_int_equal(fake_runtime_calls(w->rt, "remove"), 1); /* that of the delete */
+    sandbox_done(&sb);
+}
+
+static int64_t later_wall(void)
+{
+    return now_ms + 3600000;
+}
+
+static void setting_the_clock_does_not_end_a_quarantine(void **state)
+{
+    static const struct clock set_forward = { later_wall, fake_now };
+    struct world *w = *state;
+    struct err e;
+
+    fake_runtime_put(w->rt, "stray", RUNTIME_RUNNING, 0);
+    assert_int_equal(reconcile_once(w->reconcile, &e), 0);
+    w->lc.clock = &set_forward;
+    assert_int_equal(reconcile_once(w->reconcile, &e), 0);
+    assert_int_equal(fake_runtime_state(w->rt, "stray"), RUNTIME_PAUSED);
+    now_ms += 5000;
+    assert_int_equal(reconcile_once(w->reconcile, &e), 0);
+    assert_int_equal(fake_runtime_state(w->rt, "stray"), RUNTIME_UNKNOWN);
+}
+
 static void list_filters_and_pages_newest_first(void **state)
 {
     struct world *w = *state;
@@ -452,6 +544,10 @@ int main(void)
         T(sweep_follows_what_happened_outside),
         T(sweep_undoes_a_create_of_an_earlier_process_only),
         T(strays_are_frozen_first_and_removed_later),
+        T(a_container_of_one_that_ended_needs_no_quarantine),
+        T(one_that_had_vanished_comes_back_into_quarantine),
+        T(what_goes_during_a_sweep_is_no_stray),
+        T(setting_the_clock_does_not_end_a_quarantine),
         T(list_filters_and_pages_newest_first),
     };
 

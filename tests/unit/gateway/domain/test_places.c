@@ -4,6 +4,7 @@
 #include "gateway/domain/places.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,11 +101,36 @@ static void threads_share_it(void **state)
     places_free(p);
 }
 
+static void on_drop_count(void *arg, const char *id, const struct place *was)
+{
+    (void)id, (void)was;
+    atomic_fetch_add((atomic_int *)arg, 1); /* whoever is told is told with what he gave */
+}
+
+static void a_listener_may_come_and_go(void **state)
+{
+    struct places *p = places_new();
+    atomic_int told = 0;
+    pthread_t th;
+    int i;
+
+    (void)state;
+    assert_int_equal(pthread_create(&th, NULL, put_and_drop, p), 0);
+    for (i = 0; i < ROUNDS; i++) {
+        places_on_drop(p, on_drop_count, &told);
+        places_on_drop(p, NULL, NULL);
+    }
+    assert_int_equal(pthread_join(th, NULL), 0);
+    assert_in_range(told, 0, ROUNDS);
+    places_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_what_lives_and_tells_what_went),
         cmocka_unit_test(threads_share_it),
+        cmocka_unit_test(a_listener_may_come_and_go),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

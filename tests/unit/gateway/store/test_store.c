@@ -322,6 +322,43 @@ static void an_end_is_remembered_and_forgotten(void **state)
     assert_int_equal(sandbox_store_find(w->db, "a", &got, &e), -1);
 }
 
+static int add_ended(struct db_conn *c, void *arg, struct err *e)
+{
+    struct sandbox sb;
+    char id[16];
+    int i;
+
+    for (i = 1; i <= *(int *)arg; i++) {
+        (void)snprintf(id, sizeof(id), "n%d", i);
+        sb = record(id);
+        sb.ended_ms = i;
+        if (sandbox_add(c, &sb, e) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* However many they are: in pieces, so that others get in between. */
+static void ends_of_a_long_time_are_forgotten_at_once(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_query q = { .with_ended = true, .limit = 10 };
+    struct sandbox_page page;
+    struct err e;
+    int n = 1203;
+
+    assert_int_equal(db_write(w->db, add_ended, &n, &e), 0);
+    assert_int_equal(sandbox_store_forget_ended(w->db, 1001, &e), 0); /* two whole pieces */
+    assert_int_equal(sandbox_store_list(w->db, &q, &page, &e), 0);
+    assert_int_equal(page.total, 203);
+    sandbox_page_done(&page);
+    assert_int_equal(sandbox_store_forget_ended(w->db, 1203, &e), 0);
+    assert_int_equal(sandbox_store_list(w->db, &q, &page, &e), 0);
+    assert_int_equal(page.total, 1);
+    assert_string_equal(page.items[0].id, "n1203");
+    sandbox_page_done(&page);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -336,6 +373,7 @@ int main(void)
         T(survives_kill_9),
         T(a_newer_database_is_refused),
         T(an_end_is_remembered_and_forgotten),
+        T(ends_of_a_long_time_are_forgotten_at_once),
         T(an_old_database_is_migrated_and_copied),
     };
 
