@@ -36,7 +36,8 @@ enum {
     API_PRE_START_MAX_S = 10800, /* these three: contract/newest.md 3.5 */
     API_PERIODIC_MAX_S = 300,
     API_HOOK_DEFAULT_S = 60,
-    API_KEY_MAX = 255, /* Idempotency-Key */
+    API_KEY_MAX = 255,   /* Idempotency-Key */
+    API_STATES_MAX = 64, /* of one list's filter */
 };
 
 /* What the handlers work on; one per process. */
