@@ -348,6 +348,22 @@ def test_kill_while_a_volume_is_made(make_gateway, names, step, delete):
              gw.engine.containers(gw.instance) == [])
 
 
+@pytest.mark.parametrize("step", ["create.made", "create.held", "create.confirmed"])
+def test_kill_while_a_directory_is_held_in_place(make_gateway, data, step):
+    """Nothing is mounted any more, and what is in the directory stays."""
+    gw = make_gateway(extra=SWEEP + allow(data))
+    (data / "kept").touch()
+    gw.start(fault=f"crash:{step}")
+    with pytest.raises((http.client.HTTPException, ConnectionError)):
+        gw.create(volumes=[host(data)])
+    assert gw.wait_dead() == -9
+    pins = pathlib.Path(f"{gw.dir}/sandgate.db.mounts")
+    assert str(pins) in pathlib.Path("/proc/self/mountinfo").read_text()
+    gw.start()
+    assert str(pins) not in pathlib.Path("/proc/self/mountinfo").read_text()
+    assert list(pins.iterdir()) == [] and (data / "kept").exists()
+
+
 @pytest.mark.parametrize("step,delete", [("create.confirmed", False), ("delete.removed", True), ("delete.removed", False)])
 def test_kill_does_not_take_what_is_to_be_kept(make_gateway, names, step, delete):
     gw = make_gateway(extra=SWEEP)
