@@ -59,7 +59,7 @@ def out(execution):
 
 def test_a_directory_of_the_host_is_read_and_written(client, make, shelf):
     (shelf / "marker").write_text("from the host")
-    sb = make(volumes=[Volume(name="work", host=Host(path=str(shelf)), mount_path="/mnt/dir")])
+    sb = make(volumes=[Volume(name="work", host=Host(path=str(shelf)), mount_path="/mnt/data")])
     assert client(sb.files.read_file("/mnt/data/marker")) == "from the host"
     assert client(sb.commands.run("echo back > /mnt/data/answer")).exit_code == 0
     assert (shelf / "answer").read_text() == "back\n"
