@@ -56,6 +56,7 @@ struct app {
     struct places *places;
     struct metrics metrics;
     char ossfs_root[HOST_PATH];
+    char pins[HOST_PATH];
     struct volumes *volumes;
     struct captures *captures;
     struct creates *creates;
@@ -145,12 +146,12 @@ static int make_volumes(struct app *app, struct err *e)
 {
     const struct config *c = app->cfg;
     const char *path = getenv("PATH");
+    AUTO_FREE char *store = realpath(c->store_path, NULL);
     char root[HOST_PATH];
     const struct host_secret secrets[] = {
-        { "the engine's socket", c->engine },
-        { "the database", c->store_path },
-        { "the configuration", c->file },
-        { "the agent", c->agent_dir },
+        { "the engine's socket", c->engine },     { "the database", c->store_path },
+        { "the configuration", c->file },         { "the agent", c->agent_dir },
+        { "the server's own mounts", app->pins },
     };
     struct volumes_config vc = {
         .db = app->db,
@@ -164,8 +165,14 @@ static int make_volumes(struct app *app, struct err *e)
                    .device = "/dev/fuse",
                    .mountinfo = "/proc/self/mountinfo",
                    .timeout_ms = OSSFS_TIMEOUT_MS },
+        .pins = app->pins,
     };
 
+    /* the engine wants it absolute */
+    if (!store)
+        return err_sys(e, errno, "store.path: find %s", c->store_path);
+    if ((size_t)snprintf(app->pins, sizeof(app->pins), "%s.mounts", store) >= sizeof(app->pins))
+        return err_set(e, ERRC_INVALID, "store.path: is too long");
     if (host_path_clean(c->ossfs_mount_root, root) < 0 ||
         snprintf(app->ossfs_root, sizeof(app->ossfs_root), "%s/%s", root, app->instance) >=
             (int)sizeof(app->ossfs_root))

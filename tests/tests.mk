@@ -63,6 +63,7 @@ fuzz_extra_frames := $(call fuzz_obj,frames)
 fuzz_extra_progress := $(call fuzz_obj,progress)
 fuzz_extra_engine_events := $(call fuzz_obj,event_feed)
 fuzz_extra_image_ref := $(call fuzz_obj,image_ref)
+fuzz_extra_container := $(call fuzz_obj,describe inspect)
 fuzz_extra_tar := $(call fuzz_obj,tar)
 fuzz_extra_resources := $(call fuzz_obj,resources metadata platform)
 fuzz_extra_create_body := $(filter %/gateway/api/create_body.o %/gateway/api/encode.o \

@@ -63,9 +63,8 @@ static void not_json(json_error_t *je, struct err *e)
                   je->line, je->column);
 }
 
-json_t *jx_parse(const char *text, size_t len, bool strict, struct err *e)
+static json_t *parse(const char *text, size_t len, size_t flags, struct err *e)
 {
-    size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | (strict ? 0 : JSON_DISABLE_EOF_CHECK);
     json_error_t je;
     json_t *v;
 
@@ -77,10 +76,29 @@ json_t *jx_parse(const char *text, size_t len, bool strict, struct err *e)
         (void)err_set(e, ERRC_INVALID, "JSON is nested deeper than %d levels", JX_DEPTH_MAX);
         return NULL;
     }
-    v = json_loadb(text, len, flags, &je);
+    v = json_loadb(text, len, flags | JSON_DECODE_ANY, &je);
     if (!v)
         not_json(&je, e);
     return v;
+}
+
+json_t *jx_parse(const char *text, size_t len, bool strict, struct err *e)
+{
+    return parse(text, len, JSON_REJECT_DUPLICATES | (strict ? 0 : JSON_DISABLE_EOF_CHECK), e);
+}
+
+json_t *jx_parse_foreign(char *text, size_t len, struct err *e)
+{
+    size_t i;
+
+    for (i = 0; i + 1 < len; i++) {
+        if (text[i] != '\\')
+            continue;
+        i++; /* what the backslash is about; a second one begins nothing */
+        if (len - i >= 5 && memcmp(text + i, "u0000", 5) == 0)
+            memcpy(text + i, "ufffd", 5);
+    }
+    return parse(text, len, 0, e);
 }
 
 static int bad(const struct at *a, const char *what)

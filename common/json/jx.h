@@ -46,6 +46,10 @@ void jx_init(void); /* seeds jansson's hash once, from the kernel */
  * Duplicate keys, depth beyond JX_DEPTH_MAX and invalid UTF-8 are errors (ERRC_INVALID).
  * The caller owns the result. */
 json_t *jx_parse(const char *text, size_t len, bool strict, struct err *e);
+/* For one who repeats what others said (an engine, with an image's labels in it), so that no word of
+ * theirs makes the whole unreadable: a NUL, which jansson takes in no key, becomes U+FFFD, in text
+ * itself; of duplicate keys the last one counts. Otherwise as jx_parse, strict. */
+json_t *jx_parse_foreign(char *text, size_t len, struct err *e);
 
 /* Decodes obj into the struct at out by the table. at names the object in errors ("" for the
  * root). Unknown members are ignored unless `closed`. Strings and json_t pointers are borrowed

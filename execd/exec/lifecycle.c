@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { WHERE_MAX = 64, ARG_MAX_LEN = 128 * 1024 /* the kernel's limit of one argument */ };
+enum { WHERE_MAX = 64, ARG_MAX_LEN = 128 * 1024 - 1 /* the kernel's limit of one argument */ };
 
 struct hook_json {
     const char *name;

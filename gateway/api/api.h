@@ -22,9 +22,9 @@ enum {
     API_BODY_MAX = 1 << 20,  /* any JSON body */
     API_PAGE_SIZE_MAX = 200, /* contract 4.3 */
     API_PAGE_SIZE_DEFAULT = 20,
-    API_ENTRYPOINT_MAX = 1024,   /* items */
-    API_MAP_MAX = 1024,          /* entries of env, metadata, extensions, resourceLimits */
-    API_STRING_MAX = 128 * 1024, /* one env value or entrypoint item: Linux' MAX_ARG_STRLEN */
+    API_ENTRYPOINT_MAX = 1024,       /* items */
+    API_MAP_MAX = 1024,              /* entries of env, metadata, extensions, resourceLimits */
+    API_STRING_MAX = 128 * 1024 - 1, /* one env value or item of a command: Linux' MAX_ARG_STRLEN */
     API_IMAGE_MAX = 512,
     API_METRICS_MAX = 256 * 1024,
     API_REPLY_MAX = 256 << 20, /* of records: a page of the largest ones */
@@ -36,7 +36,8 @@ enum {
     API_PRE_START_MAX_S = 10800, /* these three: contract/newest.md 3.5 */
     API_PERIODIC_MAX_S = 300,
     API_HOOK_DEFAULT_S = 60,
-    API_KEY_MAX = 255, /* Idempotency-Key */
+    API_KEY_MAX = 255,   /* Idempotency-Key */
+    API_STATES_MAX = 64, /* of one list's filter */
 };
 
 /* What the handlers work on; one per process. */

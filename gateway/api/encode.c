@@ -1,6 +1,7 @@
 #include "common/base/buf.h"
 #include "common/base/clock.h"
 #include "common/json/jx.h"
+#include "common/json/utf8.h"
 #include "gateway/api/api.h"
 #include "gateway/sandbox.h"
 
@@ -161,10 +162,28 @@ int api_reply(struct http_resp *rs, int status, json_t *v, struct err *e)
     return http_resp_json(rs, status, text, e);
 }
 
+/* A text that was cut within a character, by an engine or here, is put right. */
+static int repair(struct buf *text)
+{
+    AUTO_BUF struct buf whole = BUF_INIT(3 * text->len + 1); /* U+FFFD has three bytes */
+
+    if (!text->len || utf8_valid_len(text->data, text->len) == text->len)
+        return 0;
+    if (utf8_repair(text->data, text->len, &whole) < 0)
+        return -1;
+    buf_free(text);
+    *text = whole;
+    whole = BUF_INIT(0);
+    return 0;
+}
+
 int api_reply_text(struct http_resp *rs, struct buf *out, struct err *e)
 {
-    size_t len = out->len;
+    size_t len;
 
+    if (repair(out) < 0)
+        return err_nomem(e);
+    len = out->len;
     rs->content_type = "text/plain; charset=utf-8";
     if (http_resp_json(rs, 200, buf_take(out), e) < 0)
         return -1;

@@ -123,10 +123,11 @@ int api_query_states(struct http_req *rq, char **out, struct err *e)
     int rc;
 
     while ((rc = http_req_query(rq, "state", n, &text, e)) > 0) {
-        n++;
-        if (json_array_append_new(list, jx_bytes(text, strlen(text))) < 0)
+        if (n++ == API_STATES_MAX)
+            rc = err_set(e, ERRC_INVALID, "state: at most %d of them", API_STATES_MAX);
+        else if (json_array_append_new(list, jx_bytes(text, strlen(text))) < 0)
             rc = err_nomem(e);
-        if (rc < 0 || n > 64)
+        if (rc < 0)
             break;
     }
     *out = rc == 0 && n ? json_dumps(list, JSON_COMPACT) : NULL;

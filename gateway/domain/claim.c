@@ -66,6 +66,11 @@ int claim_check_env(const json_t *env, struct err *e)
         if (strcmp(key, "OPENSANDBOX_LIFECYCLE") == 0)
             return err_api(e, ERRC_INVALID, SB_INVALID,
                            "env.OPENSANDBOX_LIFECYCLE: is reserved; use the field lifecycle");
+        if (strlen(key) + 1 + json_string_length(v) > CLAIM_VARIABLE_MAX)
+            return err_api(e, ERRC_INVALID, SB_INVALID,
+                           "env.%.80s: name and value may have %d bytes together; put a long text "
+                           "into a file",
+                           key, CLAIM_VARIABLE_MAX - 1);
         if (json_is_string(v) && is_egress(key) && !is_known_egress(key))
             return err_api(e, ERRC_INVALID, SB_INVALID,
                            "env.%.80s: names that begin with " EGRESS

@@ -14,6 +14,18 @@
 #include <string.h>
 #include <strings.h>
 
+/* Ends the line that begins at from. What sandboxes, engines and clients said stays on it, and moves
+ * no cursor of who reads it. */
+static int end_line(struct buf *out, size_t from)
+{
+    size_t i;
+
+    for (i = from; i < out->len; i++)
+        if ((unsigned char)out->data[i] < ' ' || out->data[i] == 0x7f)
+            out->data[i] = ' ';
+    return buf_append(out, "\n", 1);
+}
+
 /* ---- output ---- */
 
 /* What was kept when the sandbox ended. */
@@ -90,22 +102,17 @@ int diagnostics_logs(struct lifecycle *lc, const char *id, const struct diagnost
 
 /* ---- events ---- */
 
-/* One line, whatever an engine's message holds. */
 static int put_event(struct buf *out, const struct event *ev)
 {
     char when[CLOCK_TEXT];
     size_t from = out->len;
-    size_t i;
 
     clock_format_ms(ev->at_ms, when);
     if (buf_printf(out, "%s  %-9s  %-10s  %s%s%s", when,
                    ev->source == EVENT_RUNTIME ? "runtime" : "lifecycle", ev->type, ev->reason,
                    ev->reason[0] && ev->message[0] ? ": " : "", ev->message) < 0)
         return -1;
-    for (i = from; i < out->len; i++)
-        if ((unsigned char)out->data[i] < ' ')
-            out->data[i] = ' ';
-    return buf_append(out, "\n", 1);
+    return end_line(out, from);
 }
 
 static int events_of(struct lifecycle *lc, const char *id, enum diagnostics_events which, int max,
@@ -140,8 +147,10 @@ int diagnostics_events(struct lifecycle *lc, const char *id, enum diagnostics_ev
 
 static void put_line(struct buf *out, const char *name, const char *value)
 {
-    if (value[0])
-        (void)buf_printf(out, "%s: %s\n", name, value);
+    size_t from = out->len;
+
+    if (value[0] && buf_printf(out, "%s: %s", name, value) == 0)
+        (void)end_line(out, from);
 }
 
 static void put_time(struct buf *out, const char *name, int64_t ms)
@@ -168,8 +177,11 @@ static void put_entries(struct buf *out, const char *what, const char *json)
     json_t *v;
 
     json_object_foreach(map, name, v) {
-        (void)buf_printf(out, "%s %s: %s\n", what, name,
-                         names_a_secret(name) ? "***" : json_string_value(v));
+        size_t from = out->len;
+
+        if (buf_printf(out, "%s %s: %s", what, name,
+                       names_a_secret(name) ? "***" : json_string_value(v)) == 0)
+            (void)end_line(out, from);
     }
     json_decref(map);
 }

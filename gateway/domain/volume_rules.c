@@ -142,9 +142,10 @@ static int check_named(const struct volume_req *v, struct err *e)
 static bool option_is_ours(const char *s)
 {
     static const char *const names[] = {
-        "url",         "passwd",   "oss_", "cred",   "ram_role",  "ecs",     "sts",
-        "conf",        "ahbe",     "log",  "tmpdir", "use_cache", "profile", "ibm",
-        "use_session", "external", "dev",  "suid",   "modules",
+        "url",         "passwd",   "oss_", "cred",   "ram_role",  "ecs",        "sts",
+        "conf",        "ahbe",     "log",  "tmpdir", "use_cache", "profile",    "ibm",
+        "use_session", "external", "dev",  "suid",   "modules",   "flag",       "mime",
+        "ssl_client",  "proxy",    "host", "fd=",    "fromenv",   "tryfromenv",
     };
     size_t i;
 

@@ -5,6 +5,7 @@
 #include "common/base/keyed_lock.h"
 #include "common/base/log.h"
 #include "gateway/domain/fault.h"
+#include "gateway/domain/pins.h"
 #include "gateway/store/sandbox_store.h"
 #include "gateway/store/volume_store.h"
 
@@ -20,6 +21,7 @@ struct volumes {
     struct keyed_locks *names; /* from the look at a named volume to the end of its making */
     pthread_mutex_t guard;     /* guards uses */
     json_t *uses;              /* named volume → sandbox being created → its mounts of it */
+    bool told_no_pins;         /* guarded, too */
 };
 
 struct item {
@@ -37,6 +39,7 @@ struct volume_plan {
     char id[RUNTIME_ID];
     struct runtime_mount *mounts; /* one per item */
     bool up;                      /* bring_up has run */
+    bool pinned;                  /* some of them are held in place */
     size_t len;
     struct item items[];
 };
@@ -59,6 +62,8 @@ int volumes_new(const struct volumes_config *cfg, struct volumes **out, struct e
         volumes_free(vs);
         return -1;
     }
+    if (cfg->pins)
+        pins_clear(cfg->pins);
     *out = vs;
     return 0;
 }
@@ -134,6 +139,8 @@ void volume_plan_free(struct volume_plan *p)
     if (!p)
         return;
     give_up_uses(p);
+    if (p->pinned)
+        pins_drop(p->vs->cfg.pins, p->id);
     for (i = 0; i < p->len; i++)
         host_place_done(&p->items[i].place);
     free(p->mounts);
@@ -390,6 +397,45 @@ int volumes_plan(struct volumes *vs, const struct volume_list *list, const char 
     return 0;
 }
 
+static void tell_no_pins(struct volumes *vs)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&vs->guard);
+
+    if (!vs->told_no_pins)
+        log_warn("the server may not mount (it has no CAP_SYS_ADMIN): that nobody replaces a "
+                 "directory while the engine mounts it is left to the agent's check");
+    vs->told_no_pins = true;
+}
+
+/* What was checked is what the engine mounts, whoever moves things meanwhile. */
+static int hold_place(struct volume_plan *p, struct item *it, struct err *e)
+{
+    const char *root = p->vs->cfg.pins;
+    int rc;
+
+    memcpy(it->source, it->place.path, sizeof(it->source));
+    it->identified = true;
+    if (!root)
+        return 0;
+    p->pinned = true;
+    rc = pins_add(root, p->id, (size_t)(it - p->items), it->place.fd, it->source, e);
+    if (rc == 0 &&
+        it->v->backend == VOLUME_NAMED) /* every client may have one; host paths are listed */
+        return err_api(e, ERRC_INVALID, "VOLUME::PVC_SUBPATH_UNSUPPORTED_DRIVER",
+                       "volume '%s': subPath of a named volume needs a server that may mount "
+                       "(CAP_SYS_ADMIN); mount the whole volume",
+                       it->v->name);
+    if (rc == 0)
+        tell_no_pins(p->vs);
+    if (rc >= 0)
+        return 0;
+    if (e && e->code != ERRC_NOMEM)
+        e->code = ERRC_INTERNAL;
+    if (e)
+        e->api_code = "VOLUME::HOST_PATH_CREATE_FAILED";
+    return err_wrap(e, "volume '%s': hold its directory in place", it->v->name);
+}
+
 static int bring_up_one(struct volume_plan *p, struct item *it, struct err *e)
 {
     switch (it->v->backend) {
@@ -404,11 +450,9 @@ static int bring_up_one(struct volume_plan *p, struct item *it, struct err *e)
     case VOLUME_OSSFS:
         return bring_up_bucket(p, it, e);
     }
-    if (it->named)
-        (void)snprintf(it->source, sizeof(it->source), "%s", it->v->claim);
-    else
-        memcpy(it->source, it->place.path, sizeof(it->source));
-    it->identified = !it->named;
+    if (!it->named)
+        return hold_place(p, it, e);
+    (void)snprintf(it->source, sizeof(it->source), "%s", it->v->claim);
     return 0;
 }
 

@@ -25,6 +25,8 @@ struct volumes_config {
     const struct host_secret *secrets;     /* what no allowed path may contain */
     size_t n_secrets;
     struct ossfs ossfs;
+    const char
+        *pins; /* directory of this gateway alone, see pins.h; made when it is needed; NULL: none */
 };
 
 int volumes_new(const struct volumes_config *cfg, struct volumes **out, struct err *e);

@@ -109,7 +109,7 @@ int container_about(struct engine *en, const char *name, int timeout_ms, json_t 
             e->api_code = "DOCKER::SANDBOX_QUERY_FAILED";
         return -1;
     }
-    about = jx_parse(r.body.data ? r.body.data : "", r.body.len, true, e);
+    about = jx_parse_foreign(r.body.data, r.body.len, e);
     if (!about) {
         if (e)
             e->code = ERRC_BAD_GATEWAY;

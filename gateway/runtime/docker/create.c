@@ -144,6 +144,23 @@ static int not_the_image(struct err *e)
     return -1;
 }
 
+/* Every list of sandboxes repeats them. */
+static int check_labels(json_t *about, struct err *e)
+{
+    json_t *labels = json_object_get(json_object_get(about, "Config"), "Labels");
+    const char *key;
+    json_t *v;
+    size_t n = 0;
+
+    json_object_foreach(labels, key, v)
+        n += strlen(key) + json_string_length(v);
+    if (n <= IMAGE_LABELS_MAX)
+        return 0;
+    return err_api(e, ERRC_INVALID, "SANDBOX::INVALID_PARAMETER",
+                   "image.uri: the labels of the image have %zu bytes; %d is the most", n,
+                   IMAGE_LABELS_MAX);
+}
+
 static int call_inspect(struct start *s, struct runtime_place *place, struct err *e)
 {
     char path[DOCKER_PATH];
@@ -155,7 +172,7 @@ static int call_inspect(struct start *s, struct runtime_place *place, struct err
     if (engine_do(s->d->engine, &c, "read the started sandbox", &about, e) < 0)
         return not_the_image(e);
     if (inspect_status(about, network_name(s->d->network), &st, e) < 0 ||
-        check_place(s, &st, e) < 0)
+        check_labels(about, e) < 0 || check_place(s, &st, e) < 0)
         return -1;
     *place = st.place;
     return 0;

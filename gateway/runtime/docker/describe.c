@@ -103,7 +103,7 @@ static void put_mounts(struct buf *out, json_t *mounts)
     size_t i;
 
     json_array_foreach(mounts, i, m) {
-        const char *what = *text(m, "Name") ? text(m, "Name") : text(m, "Source");
+        const char *what = text(m, "Name"); /* not a bind's source: paths of the host are its own */
 
         put(out, "mount", "%s%s%s at %s (%s)", text(m, "Type"), *what ? " " : "", what,
             text(m, "Destination"), json_is_true(json_object_get(m, "RW")) ? "rw" : "ro");

@@ -569,7 +569,7 @@ int engine_do(struct engine *en, const struct engine_call *c, const char *what, 
         return engine_refused(&r, what, e);
     if (!out)
         return 0;
-    v = jx_parse(r.body.data ? r.body.data : "", r.body.len, true, e);
+    v = jx_parse_foreign(r.body.data, r.body.len, e);
     if (!v) {
         (void)err_wrap(e, "%s: reply of the container engine", what);
         if (e)

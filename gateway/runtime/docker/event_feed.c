@@ -83,7 +83,7 @@ static bool take_exit_code(json_t *attributes, int *out)
 /* 1: *ev and *at_ns are filled; 0: about something else; -1: not such an object. */
 static int read_object(const struct event_feed *f, struct runtime_event *ev, int64_t *at_ns)
 {
-    json_auto_t *v = jx_parse(f->object.data, f->object.len, true, NULL);
+    json_auto_t *v = jx_parse_foreign(f->object.data, f->object.len, NULL);
     const char *type = "";
     const char *action = "";
     json_t *attributes = NULL;

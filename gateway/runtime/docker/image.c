@@ -27,7 +27,7 @@ static int add_platform(struct engine *en, const char *platform, struct buf *pat
 static int take_found(const struct engine_reply *r, const char *want, struct image_found *out,
                       struct err *e)
 {
-    json_auto_t *about = jx_parse(r->body.data ? r->body.data : "", r->body.len, true, e);
+    json_auto_t *about = jx_parse_foreign(r->body.data, r->body.len, e);
     const char *os = "";
     const char *arch = "";
 

@@ -3,6 +3,8 @@
 #pragma once
 #include "gateway/runtime/docker/image_ref.h"
 
+enum { IMAGE_LABELS_MAX = 128 << 10 }; /* bytes; many times what labels are used for */
+
 struct engine;
 struct err;
 

@@ -98,7 +98,7 @@ static int look(const struct making *m, const char *path, const char *what, json
         return 0;
     if (r.status != 200)
         return failed(&r, what, e);
-    *out = jx_parse(r.body.data ? r.body.data : "", r.body.len, true, e);
+    *out = jx_parse_foreign(r.body.data, r.body.len, e);
     if (*out)
         return 1;
     return err_api(e, ERRC_BAD_GATEWAY, CREATE_FAILED, "%s: the engine's reply cannot be read",

@@ -97,7 +97,7 @@ int docker_volume_get(struct runtime *rt, const char *name, struct runtime_volum
     if (r.status != 200)
         return err_api(e, ERRC_INTERNAL, INSPECT_FAILED, "volume %.200s cannot be read: %s", name,
                        engine_text(&r, text, sizeof(text)));
-    about = jx_parse(r.body.data ? r.body.data : "", r.body.len, true, NULL);
+    about = jx_parse_foreign(r.body.data, r.body.len, NULL);
     return read_volume(d, about, out, e);
 }
 

@@ -37,6 +37,14 @@ def test_an_empty_part_of_the_filter(shared, query):
     envelope(shared.request("GET", f"/v1/sandboxes?{query}"), 400, "INVALID_METADATA_FORMAT")
 
 
+@pytest.mark.parametrize("what", ["sandboxes", "snapshots"])
+def test_too_many_states_are_an_error_not_all_of_them(shared, what):
+    assert shared.request("GET", f"/v1/{what}?" + "&".join(["state=Paused"] * 64)).status == 200
+    reply = shared.request("GET", f"/v1/{what}?" + "&".join(["state=Paused"] * 65))
+    envelope(reply, 400, "SANDBOX::INVALID_PARAMETER")
+    assert reply.json["message"].startswith("state: ")
+
+
 def test_parallel_patches_lose_nothing(make_gateway):
     gw = make_gateway().start()
     sid = gw.create(metadata={"first": "1"}).json["id"]

@@ -3,6 +3,7 @@ Nothing is left behind, whatever fails and wherever the gateway dies."""
 
 import http.client
 import os
+import pathlib
 import secrets
 import stat
 import subprocess
@@ -144,25 +145,73 @@ def test_what_is_not_allowed(make_gateway, data, tmp_path):
     assert (data / "sub/x").exists()
 
 
-def test_a_directory_that_is_swapped_after_the_check(make_gateway, data, tmp_path):
-    """The engine follows the path once more when it starts the container: the agent sees what came of it."""
-    gw, go = make_gateway(extra=allow(data)), tmp_path / "go"
+def swapped(gw, data, go, secret, **request):
+    """Creates a sandbox with data/dir, which becomes a link to secret when the container is made and not started yet."""
     gw.start(fault="wait:create.made", env={"SANDGATE_FAULT_FILE": str(go)})
-    secret = tmp_path / "secret"
     secret.mkdir()
     (data / "dir").mkdir()
     replies = []
     entrypoint = ["sh", "-c", "echo ran > /data/mark; sleep 300"]
-    worker = threading.Thread(target=lambda: replies.append(gw.create(volumes=[host(data / "dir")], entrypoint=entrypoint)))
+    body = {"image": {"uri": BASE}, "timeout": 300, "entrypoint": entrypoint, **request}
+    body["volumes"] = [host(data / "dir"), *request.get("volumes", [])]
+    worker = threading.Thread(target=lambda: replies.append(gw.request("POST", "/v1/sandboxes", body)))
     worker.start()
     wait_for("the container is made", lambda: gw.engine.containers(gw.instance))
     (data / "dir").rename(data / "aside")
     (data / "dir").symlink_to(secret)
     go.touch()
     worker.join(60)
-    assert replies[0].status in (400, 500) and "not the directory that was checked" in replies[0].json["message"]
+    return replies[0]
+
+
+def test_a_directory_that_is_swapped_after_the_check(make_gateway, data, tmp_path):
+    """The engine follows the path once more when it starts the container, and gets what was checked all the same."""
+    gw, secret = make_gateway(extra=allow(data)), tmp_path / "secret"
+    assert swapped(gw, data, tmp_path / "go", secret).status == 202
+    wait_for("the entrypoint ran", (data / "aside/mark").exists)
+    assert list(secret.iterdir()) == []
+    assert list(pathlib.Path(f"{gw.dir}/sandgate.db.mounts").iterdir()) == []
+
+
+def without_mounting(directory, binary):
+    path = directory / "sandgate-without-mounting"
+    path.write_text(f'#!/bin/sh\nexec setpriv --bounding-set=-sys_admin "{binary}" "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_an_agent_that_is_not_ours_gets_nothing_else(make_gateway, engine, names, data, tmp_path):
+    """Links of the image lead a volume over the agent, so what is in the volume runs in its place and checks nothing."""
+    gw = make_gateway(extra=allow(data) + "[sandbox]\nready_timeout_seconds = 3\n").start()
+    secret, volume = tmp_path / "secret", names()
+    sid = gw.create(volumes=[pvc(volume)]).json["id"]
+    script = "#!/bin/sh\\necho evil > /data/mark; sleep 300\\n"
+    commands = f"printf '{script}' > /data/execd; chmod 755 /data/execd; mkdir -p /x/x/x; ln -s /opt/opensandbox/agent /x/x/x/x"
+    assert run(gw, sid, commands)[0] == 0
+    snapshot = gw.request("POST", f"/v1/sandboxes/{sid}/snapshots").json["id"]
+    wait_for("the snapshot", lambda: gw.request("GET", f"/v1/snapshots/{snapshot}").json["status"]["state"] == "Ready")
+    gw.request("DELETE", f"/v1/sandboxes/{sid}")
+    gw.stop()
+    try:
+        reply = swapped(gw, data, tmp_path / "go", secret, image=None, snapshotId=snapshot, volumes=[pvc(volume, "/x/x/x/x")])
+        assert reply.status >= 400
+        assert (data / "aside/mark").read_text() == "evil\n"  # it did run
+        assert list(secret.iterdir()) == []
+        assert gw.records() == [] and gw.engine.containers(gw.instance) == []
+    finally:
+        gw.request("DELETE", f"/v1/snapshots/{snapshot}")
+
+
+def test_a_directory_that_is_swapped_when_the_server_may_not_mount(make_gateway, names, data, tmp_path):
+    """Then the agent sees what came of it."""
+    gw, secret = make_gateway(extra=allow(data)), tmp_path / "secret"
+    gw.binary = without_mounting(tmp_path, gw.binary)
+    reply = swapped(gw, data, tmp_path / "go", secret)
+    assert reply.status in (400, 500) and "not the directory that was checked" in reply.json["message"]
     assert list(secret.iterdir()) == []
     assert gw.records() == [] and gw.engine.containers(gw.instance) == []
+    assert "CAP_SYS_ADMIN" in gw.log_text()
+    refused(gw, "VOLUME::PVC_SUBPATH_UNSUPPORTED_DRIVER", pvc(names(), subPath="part"))
 
 
 def test_an_empty_list_allows_nothing(make_gateway, data):
@@ -297,6 +346,22 @@ def test_kill_while_a_volume_is_made(make_gateway, names, step, delete):
     gw.start()
     wait_for("nothing is left", lambda: not exists(gw, name) and gw.records() == [] and
              gw.engine.containers(gw.instance) == [])
+
+
+@pytest.mark.parametrize("step", ["create.made", "create.held", "create.confirmed"])
+def test_kill_while_a_directory_is_held_in_place(make_gateway, data, step):
+    """Nothing is mounted any more, and what is in the directory stays."""
+    gw = make_gateway(extra=SWEEP + allow(data))
+    (data / "kept").touch()
+    gw.start(fault=f"crash:{step}")
+    with pytest.raises((http.client.HTTPException, ConnectionError)):
+        gw.create(volumes=[host(data)])
+    assert gw.wait_dead() == -9
+    pins = pathlib.Path(f"{gw.dir}/sandgate.db.mounts")
+    assert str(pins) in pathlib.Path("/proc/self/mountinfo").read_text()
+    gw.start()
+    assert str(pins) not in pathlib.Path("/proc/self/mountinfo").read_text()
+    assert list(pins.iterdir()) == [] and (data / "kept").exists()
 
 
 @pytest.mark.parametrize("step,delete", [("create.confirmed", False), ("delete.removed", True), ("delete.removed", False)])

@@ -482,6 +482,25 @@ static void no_bytes_are_an_empty_string(void **state)
     json_decref(v);
 }
 
+static void what_others_said_is_read(void **state)
+{
+    char text[] = "{\"a\\u0000b\":\"x\\u0000\",\"c\":\"\\\\u0000\",\"d\":1,\"d\":2}";
+    char cut[] = "[\"\\u000";
+    struct err e;
+    json_t *v = jx_parse_foreign(text, strlen(text), &e);
+
+    (void)state;
+    assert_non_null(v);
+    assert_string_equal(json_string_value(json_object_get(v, "a\xef\xbf\xbd"
+                                                             "b")),
+                        "x\xef\xbf\xbd");
+    assert_string_equal(json_string_value(json_object_get(v, "c")), "\\u0000");
+    assert_int_equal(json_integer_value(json_object_get(v, "d")), 2);
+    json_decref(v);
+    assert_null(jx_parse_foreign(cut, strlen(cut), &e));
+    assert_null(jx_parse_foreign(NULL, 0, &e));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -505,6 +524,7 @@ int main(void)
         cmocka_unit_test(strange_member_names),
         cmocka_unit_test(bytes_become_a_string),
         cmocka_unit_test(no_bytes_are_an_empty_string),
+        cmocka_unit_test(what_others_said_is_read),
     };
 
     jx_init();

@@ -1,6 +1,7 @@
 /* Records as JSON: the writer against a parser, and what must be left out. */
 #include "tests/unit/test.h"
 
+#include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/json/jx.h"
 #include "gateway/api/api.h"
@@ -147,6 +148,28 @@ static void pages_count(void **state)
     free(rs.body);
 }
 
+/* Messages have a size and may be cut within a character. */
+static void texts_are_what_they_say(void **state)
+{
+    static const char *const rows[][2] = { { "a\xe2\x82; b\n", "a\xef\xbf\xbd\xef\xbf\xbd; b\n" },
+                                           { "\xe2\x82\xac\n", "\xe2\x82\xac\n" } };
+    struct http_resp rs;
+    struct buf text;
+    struct err e;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        text = BUF_INIT(64);
+        rs = (struct http_resp){ 0 };
+        assert_int_equal(buf_puts(&text, rows[i][0]), 0);
+        assert_int_equal(api_reply_text(&rs, &text, &e), 0);
+        assert_string_equal(rs.body, rows[i][1]);
+        assert_int_equal(rs.body_len, strlen(rows[i][1]));
+        free(rs.body);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +177,7 @@ int main(void)
         cmocka_unit_test(all_there_can_be),
         cmocka_unit_test(messages_are_escaped_and_repaired),
         cmocka_unit_test(pages_count),
+        cmocka_unit_test(texts_are_what_they_say),
     };
 
     jx_init();

@@ -228,6 +228,12 @@ static void refuses_wrong_buckets(void **state)
         { OPT("ram_role=x"), "INVALID_OSSFS_OPTION" },
         { OPT("oss_endpoint=x"), "INVALID_OSSFS_OPTION" },
         { OPT("dev"), "INVALID_OSSFS_OPTION" },
+        { OPT("flagfile=x"), "INVALID_OSSFS_OPTION" },
+        { OPT("mime=x"), "INVALID_OSSFS_OPTION" },
+        { OPT("ssl_client_cert=a:b:c"), "INVALID_OSSFS_OPTION" },
+        { OPT("proxy=internal:3128"), "INVALID_OSSFS_OPTION" },
+        { OPT("host=x"), "INVALID_OSSFS_OPTION" },
+        { OPT("fd=3"), "INVALID_OSSFS_OPTION" },
     };
 
     (void)state;

@@ -247,6 +247,26 @@ static void environment_names(void **state)
     json_decref(env);
 }
 
+/* A variable that no program could be started with is said to be it, not the program. */
+static void a_variable_has_a_limit(void **state)
+{
+    char *value = calloc(1, CLAIM_VARIABLE_MAX + 1);
+    struct err e;
+    json_t *env;
+
+    (void)state;
+    memset(value, 'x', CLAIM_VARIABLE_MAX - strlen("A="));
+    env = json_pack("{s:s}", "A", value);
+    assert_int_equal(claim_check_env(env, &e), 0);
+    json_decref(env);
+    env = json_pack("{s:s}", "AB", value);
+    assert_int_equal(claim_check_env(env, &e), -1);
+    assert_string_equal(e.api_code, "SANDBOX::INVALID_PARAMETER");
+    assert_contains(e.msg, "env.AB: ");
+    json_decref(env);
+    free(value);
+}
+
 static void label_syntax(void **state)
 {
     char name63[64];
@@ -310,6 +330,7 @@ int main(void)
         cmocka_unit_test(parts_of_a_cpu_count_as_one),
         cmocka_unit_test(platform_words),
         cmocka_unit_test(environment_names),
+        cmocka_unit_test(a_variable_has_a_limit),
         cmocka_unit_test(label_syntax),
     };
 

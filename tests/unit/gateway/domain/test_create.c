@@ -167,24 +167,26 @@ static void a_claim_has_a_size(void **state)
     char *big = malloc(AGENT_CLAIM_MAX + 1);
     struct sandbox sb;
     struct err e;
-    json_t *env;
+    const json_t *before = w->rq.entrypoint;
+    json_t *command;
 
     memset(big, 'x', AGENT_CLAIM_MAX);
     big[AGENT_CLAIM_MAX - CLAIM_RESERVE - 300] = '\0'; /* with token, secret and the rest it fits */
-    env = json_pack("{s:s}", "A", big);
-    w->rq.env = env;
+    command = json_pack("[s,s]", "a", big);
+    w->rq.entrypoint = command;
     assert_int_equal(create(w, &sb, &e), 0);
     sandbox_done(&sb);
-    json_decref(env);
+    json_decref(command);
     memset(big, 'x', AGENT_CLAIM_MAX);
     big[AGENT_CLAIM_MAX - CLAIM_RESERVE] = '\0';
-    env = json_pack("{s:s}", "A", big);
-    w->rq.env = env;
+    command = json_pack("[s,s]", "a", big);
+    w->rq.entrypoint = command;
     assert_int_equal(create(w, &sb, &e), -1);
     assert_int_equal(e.code, ERRC_INVALID);
     assert_contains(e.msg, "env");
     assert_int_equal(records(w, true), 1);
-    json_decref(env);
+    json_decref(command);
+    w->rq.entrypoint = before;
     free(big);
 }
 

@@ -194,6 +194,23 @@ static void events_by_source_newest_last(void **state)
     assert_true(strstr(text, "oom ") < strstr(text, "Failed"));
 }
 
+/* What a sandbox and its maker say stays on its line and moves no cursor. */
+static void a_message_cannot_forge_lines(void **state)
+{
+    struct world *w = *state;
+    struct sandbox_end end = { .state = SANDBOX_FAILED,
+                               .ended_ms = NOW * 1000LL + 5000,
+                               .exit_code = 5,
+                               .reason = "PRE_START_FAILED",
+                               .message = "its last output: \x1b[2J\nstate: Running\x7f" };
+
+    assert_int_equal(sandbox_store_end(w->db, ID, &end, NULL), 0);
+    buf_clear(&w->out);
+    assert_int_equal(diagnostics_inspect(&w->lc, ID, &w->out, &w->e), 0);
+    assert_contains(w->out.data, "\nmessage: its last output:  [2J state: Running \n");
+    assert_contains(w->out.data, "\nstate: Failed\n");
+}
+
 static void nothing_secret_is_shown(void **state)
 {
     static const char *const secrets[] = { "hunter2", "hunter3", "token-0123" };
@@ -346,6 +363,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(output_without_times_is_not_filtered, setup, teardown),
         cmocka_unit_test_setup_teardown(unknown_ones_are_not_found, setup, teardown),
         cmocka_unit_test_setup_teardown(events_by_source_newest_last, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_message_cannot_forge_lines, setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_secret_is_shown, setup, teardown),
         cmocka_unit_test_setup_teardown(a_summary_comes_without_the_engine, setup, teardown),
         cmocka_unit_test_setup_teardown(reads_never_ask_the_runtime, setup, teardown),

@@ -360,6 +360,39 @@ static void an_entry_by_its_other_name(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
+static void repeat(char *out, const char *part, size_t n)
+{
+    size_t len = strlen(part);
+
+    for (; n > 0; n--, out += len)
+        memcpy(out, part, len);
+    *out = '\0';
+}
+
+static void paths_have_limits(void **state)
+{
+    char path[4 * HOST_PATH];
+    char clean[HOST_PATH];
+    size_t past;
+    size_t k;
+
+    (void)state;
+    for (past = 0; past < 2; past++) {
+        repeat(path, "/a", HOST_PATH_PARTS + past);
+        assert_int_equal(host_path_clean(path, clean), past ? -1 : 0);
+        assert_int_equal(host_path_clean_relative(path + 1, clean), past ? -1 : 0);
+        path[0] = '/';
+        repeat(path + 1, "n", 255 + past);
+        assert_int_equal(host_path_clean(path, clean), past ? -1 : 0);
+        for (k = 0; k < 5; k++) {
+            path[201 * k] = '/';
+            repeat(path + 201 * k + 1, "a", k < 4 ? 200 : HOST_PATH - 2 - 201 * 4 + past);
+        }
+        assert_int_equal(strlen(path), HOST_PATH - 1 + past);
+        assert_int_equal(host_path_clean(path, clean), past ? -1 : 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -375,6 +408,7 @@ int main(void)
         T(a_swap_after_the_check_shows),
         T(entries_are_checked_at_start),
         T(an_entry_by_its_other_name),
+        T(paths_have_limits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

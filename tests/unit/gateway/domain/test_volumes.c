@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "gateway/domain/creates.h"
 #include "gateway/domain/lifecycle.h"
+#include "gateway/domain/pins.h"
 #include "gateway/domain/reconcile.h"
 #include "gateway/domain/volumes.h"
 #include "gateway/store/db.h"
@@ -13,11 +14,14 @@
 #include "gateway/store/volume_store.h"
 #include "tests/fakes/fake_runtime.h"
 
+#include <fcntl.h>
 #include <ftw.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -524,6 +528,96 @@ static void a_cut_off_create_is_undone_with_its_volumes(void **state)
     assert_int_equal(rows(w), 0);
 }
 
+/* ---- what the engine mounts ---- */
+
+struct pinned {
+    struct volumes *volumes;
+    struct volume_plan *plan;
+    char pins[128];
+    char dir[128];
+    struct stat was;
+};
+
+/* Volumes that hold their places below the world's directory, and one plan that is brought up. */
+static void bring_up_pinned(struct world *w, struct pinned *p)
+{
+    const char *const allowed[] = { w->allowed, NULL };
+    struct volumes_config vc = { .db = w->db, .rt = w->rt, .allowed_host_paths = allowed };
+
+    (void)snprintf(p->pins, sizeof(p->pins), "%s/pins", w->top);
+    (void)snprintf(p->dir, sizeof(p->dir), "%s/dir", w->allowed);
+    vc.pins = p->pins;
+    assert_int_equal(mkdir(p->dir, 0755), 0);
+    assert_int_equal(stat(p->dir, &p->was), 0);
+    assert_int_equal(volumes_new(&vc, &p->volumes, &w->e), 0);
+    add(w, VOLUME_HOST, "h", "/data")->host_path = p->dir;
+    assert_int_equal(volumes_plan(p->volumes, &w->list, GONE, &p->plan, &w->e), 0);
+    if (volumes_bring_up(p->plan, &w->e) < 0)
+        fail_msg("%s", w->e.msg);
+}
+
+/* In a mount namespace of the test's own where it may have one. */
+static void may_mount_or_skip(void)
+{
+    if (unshare(CLONE_NEWNS) < 0)
+        skip();
+    assert_int_equal(mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL), 0);
+}
+
+static void a_link_put_in_the_place_of_a_checked_directory(void **state)
+{
+    struct world *w = *state;
+    struct pinned p = { 0 };
+    const struct runtime_mount *m;
+    char aside[140];
+    struct stat st;
+
+    may_mount_or_skip();
+    bring_up_pinned(w, &p);
+    (void)snprintf(aside, sizeof(aside), "%s-aside", p.dir);
+    assert_int_equal(rename(p.dir, aside), 0);
+    assert_int_equal(symlink("/etc", p.dir), 0);
+    assert_int_equal(volume_plan_mounts(p.plan, &m), 1);
+    assert_int_equal(stat(m[0].source, &st), 0); /* as the engine will */
+    assert_int_equal(st.st_ino, p.was.st_ino);
+    assert_int_equal(st.st_dev, p.was.st_dev);
+    volume_plan_free(p.plan);
+    assert_int_equal(rmdir(p.pins), 0); /* nothing is left in it */
+    assert_int_equal(rmdir(aside), 0);
+    volumes_free(p.volumes);
+}
+
+/* As after a kill: the mount is there, with one below it, and nobody remembers it. */
+static void pins_of_a_create_that_died_are_cleared(void **state)
+{
+    struct world *w = *state;
+    struct pinned p = { 0 };
+    char below[160];
+    char file[170];
+    struct stat st;
+    int fd;
+
+    may_mount_or_skip();
+    (void)snprintf(below, sizeof(below), "%s/dir/below", w->allowed);
+    bring_up_pinned(w, &p);
+    volume_plan_free(p.plan);
+    assert_int_equal(mkdir(below, 0755), 0);
+    assert_int_equal(mount("tmpfs", below, "tmpfs", 0, NULL), 0);
+    (void)snprintf(file, sizeof(file), "%s/file", below);
+    fd = open(file, O_WRONLY | O_CREAT, 0600);
+    assert_true(fd >= 0);
+    (void)close(fd);
+    fd = open(p.dir, O_PATH);
+    assert_int_equal(pins_add(p.pins, GONE, 0, fd, below, &w->e), 1);
+    pins_clear(p.pins);
+    (void)close(fd);
+    assert_int_equal(rmdir(p.pins), 0);
+    assert_int_equal(stat(file, &st), 0); /* what was mounted where it came from still is */
+    (void)snprintf(below, sizeof(below), "%s/dir/below", w->allowed);
+    assert_int_equal(umount2(below, MNT_DETACH), 0);
+    volumes_free(p.volumes);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -543,6 +637,8 @@ int main(void)
         T(the_sweep_leaves_creates_and_sandboxes_alone),
         T(two_parts_of_one_volume),
         T(a_cut_off_create_is_undone_with_its_volumes),
+        T(a_link_put_in_the_place_of_a_checked_directory),
+        T(pins_of_a_create_that_died_are_cleared),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

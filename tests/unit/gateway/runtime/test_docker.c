@@ -1,4 +1,5 @@
 /* The Docker runtime against the fake engine: calls per operation, pulls, death at every step. */
+#include "gateway/runtime/docker/image.h"
 #include "tests/unit/gateway/runtime/docker_fixture.h"
 
 #include <pthread.h>
@@ -348,6 +349,33 @@ static void a_sandbox_that_ends_at_once_says_why(void **state)
     assert_int_equal(fake_docker_containers(x->fake, NULL), 0);
 }
 
+/* One image with labels of megabytes would make every list of sandboxes too large to be read. */
+static void labels_of_an_image_have_a_limit(void **state)
+{
+    static const char begin[] =
+        "{\"State\":{\"Status\":\"running\"},\"Config\":{\"Labels\":{\"k\":\"";
+    struct fixture *x = *state;
+    char *body = calloc(1, IMAGE_LABELS_MAX + 256);
+    size_t past;
+
+    for (past = 0; past < 2; past++) {
+        memcpy(body, begin, sizeof(begin));
+        memset(body + sizeof(begin) - 1, 'x', IMAGE_LABELS_MAX - 1 + past);
+        memcpy(body + sizeof(begin) - 2 + IMAGE_LABELS_MAX + past, "\"}}}", sizeof("\"}}}"));
+        prepare(x);
+        fake_docker_rule(x->fake, &(struct fake_rule){ .path = "/containers/sandbox-",
+                                                       .part = "/json",
+                                                       .how = FAKE_REPLY,
+                                                       .status = 200,
+                                                       .body = body });
+        assert_int_equal(start(x), -1);
+        assert_contains(x->e.msg, past ? "image.uri: the labels" : "no address");
+        assert_int_equal(fake_docker_containers(x->fake, NULL), 0);
+        fake_docker_no_rules(x->fake);
+    }
+    free(body);
+}
+
 /* ---- many at once ---- */
 
 struct creator {
@@ -621,6 +649,7 @@ int main(void)
         TEST(a_second_start_of_an_id_harms_nothing),
         TEST(a_create_that_is_sent_twice_is_one),
         TEST(a_sandbox_that_ends_at_once_says_why),
+        TEST(labels_of_an_image_have_a_limit),
         TEST(concurrent_creates_share_the_preparation),
         TEST(engine_down_is_said_and_survived),
         cmocka_unit_test(the_engine_may_die_at_any_step),

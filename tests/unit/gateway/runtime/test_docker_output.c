@@ -287,7 +287,7 @@ static void a_description_says_all_but_secrets(void **state)
         "network: sg, address 10.9.0.3\n",
         "port: 44772/tcp at 127.0.0.1:32768\n",
         "mount: volume work at /work (rw)\n",
-        "mount: bind /srv at /data (ro)\n",
+        "mount: bind at /data (ro)\n",
         "mount: tmpfs at /tmp (rw)\n",
         "label: sandgate.id=" ID "\n",
         "label: maintainer=a state: running\n",
