@@ -18,6 +18,7 @@
 #include "gateway/domain/fault.h"
 #include "gateway/domain/lifecycle.h"
 #include "gateway/domain/metrics.h"
+#include "gateway/domain/pins.h"
 #include "gateway/domain/places.h"
 #include "gateway/domain/reconcile.h"
 #include "gateway/domain/relays.h"
@@ -146,7 +147,6 @@ static int make_volumes(struct app *app, struct err *e)
 {
     const struct config *c = app->cfg;
     const char *path = getenv("PATH");
-    AUTO_FREE char *store = realpath(c->store_path, NULL);
     char root[HOST_PATH];
     const struct host_secret secrets[] = {
         { "the engine's socket", c->engine },     { "the database", c->store_path },
@@ -168,11 +168,7 @@ static int make_volumes(struct app *app, struct err *e)
         .pins = app->pins,
     };
 
-    /* the engine wants it absolute */
-    if (!store)
-        return err_sys(e, errno, "store.path: find %s", c->store_path);
-    if ((size_t)snprintf(app->pins, sizeof(app->pins), "%s.mounts", store) >= sizeof(app->pins))
-        return err_set(e, ERRC_INVALID, "store.path: is too long");
+    (void)snprintf(app->pins, sizeof(app->pins), PINS_PARENT "/%s", app->instance);
     if (host_path_clean(c->ossfs_mount_root, root) < 0 ||
         snprintf(app->ossfs_root, sizeof(app->ossfs_root), "%s/%s", root, app->instance) >=
             (int)sizeof(app->ossfs_root))

@@ -44,6 +44,28 @@ static int bind_to(const char *path, int fd)
     return mount(NULL, path, NULL, MS_PRIVATE | MS_REC, NULL);
 }
 
+static int make_dir(const char *path)
+{
+    return mkdir(path, ROOT_MODE) < 0 && errno != EEXIST ? -1 : 0;
+}
+
+/* The parent of root, root, and the directory of one sandbox. */
+static int make_dirs(const char *root, const char *own)
+{
+    char parent[HOST_PATH];
+    const char *slash = strrchr(root, '/');
+
+    if (!slash || (size_t)snprintf(parent, sizeof(parent), "%.*s", (int)(slash - root), root) >=
+                      sizeof(parent))
+        return -1;
+    return make_dir(parent) < 0 || make_dir(root) < 0 ? -1 : make_dir(own);
+}
+
+static bool may_not(int error)
+{
+    return error == EPERM || error == EACCES || error == EROFS;
+}
+
 int pins_add(const char *root, const char *sandbox_id, size_t n, int fd, char *out, struct err *e)
 {
     char path[HOST_PATH];
@@ -52,14 +74,13 @@ int pins_add(const char *root, const char *sandbox_id, size_t n, int fd, char *o
 
     (void)snprintf(own, sizeof(own), "%s/%s", root, sandbox_id);
     if (len < 0 || (size_t)len >= sizeof(path))
-        return err_set(e, ERRC_INVALID, "store.path is too long");
-    if ((mkdir(root, ROOT_MODE) < 0 && errno != EEXIST) ||
-        (mkdir(own, ROOT_MODE) < 0 && errno != EEXIST))
-        return err_sys(e, errno, "make %s", own);
+        return err_set(e, ERRC_INVALID, "the path below %s is too long", root);
+    if (make_dirs(root, own) < 0)
+        return may_not(errno) ? 0 : err_sys(e, errno, "make %s", own);
     if (make_place(path, fd, e) < 0)
         return -1;
     if (bind_to(path, fd) < 0) {
-        if (errno == EPERM)
+        if (may_not(errno))
             return 0;
         return err_sys(e, errno, "mount at %s", path);
     }

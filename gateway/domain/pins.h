@@ -11,8 +11,13 @@
 
 struct err;
 
+/* Not among the database's files: whoever removes those with all that is below must not reach what is
+ * mounted there. hier(7). */
+#define PINS_PARENT "/run/sandgate"
+
 /* fd: O_PATH. *out holds HOST_PATH bytes: the path that will be fd's for as long as the pin is there.
- * 1: pinned; 0: this process may not mount (it has no CAP_SYS_ADMIN), *out is as it was; -1: error. */
+ * root's parent is made, too. 1: pinned; 0: this process may not (it has no CAP_SYS_ADMIN, or may not
+ * write there), *out is as it was; -1: error. */
 int pins_add(const char *root, const char *sandbox_id, size_t n, int fd, char *out, struct err *e);
 /* Those of one sandbox. What cannot be removed is logged and left to pins_clear. */
 void pins_drop(const char *root, const char *sandbox_id);

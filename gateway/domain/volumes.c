@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define INSPECT_FAILED "VOLUME::PVC_INSPECT_FAILED"
 
@@ -72,6 +73,8 @@ void volumes_free(struct volumes *vs)
 {
     if (!vs)
         return;
+    if (vs->cfg.pins)
+        (void)rmdir(vs->cfg.pins); /* no create runs any more */
     host_roots_free(vs->roots);
     keyed_locks_free(vs->names);
     json_decref(vs->uses);

@@ -214,5 +214,9 @@ class Gateway:
         for item in self.engine.containers(self.instance, None):
             self.engine.call("DELETE", f"/containers/{item['Id']}?force=1&v=1")
         self.engine.call("DELETE", f"/networks/sandgate-{self.instance[:8]}")
+        held = f"/run/sandgate/{self.instance}"  # of a create that a kill cut off
+        for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
+            if line.split()[4].startswith(held + "/"):
+                subprocess.run(["umount", "-l", line.split()[4]], check=False)
         table = f"sandgate_{self.instance[:8]}"
         subprocess.run(["nft", "delete", "table", "inet", table], stderr=subprocess.DEVNULL, check=False)

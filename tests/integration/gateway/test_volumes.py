@@ -170,7 +170,7 @@ def test_a_directory_that_is_swapped_after_the_check(make_gateway, data, tmp_pat
     assert swapped(gw, data, tmp_path / "go", secret).status == 202
     wait_for("the entrypoint ran", (data / "aside/mark").exists)
     assert list(secret.iterdir()) == []
-    assert list(pathlib.Path(f"{gw.dir}/sandgate.db.mounts").iterdir()) == []
+    assert list(pathlib.Path(f"/run/sandgate/{gw.instance}").iterdir()) == []
 
 
 def without_mounting(directory, binary):
@@ -357,7 +357,7 @@ def test_kill_while_a_directory_is_held_in_place(make_gateway, data, step):
     with pytest.raises((http.client.HTTPException, ConnectionError)):
         gw.create(volumes=[host(data)])
     assert gw.wait_dead() == -9
-    pins = pathlib.Path(f"{gw.dir}/sandgate.db.mounts")
+    pins = pathlib.Path(f"/run/sandgate/{gw.instance}")
     assert str(pins) in pathlib.Path("/proc/self/mountinfo").read_text()
     gw.start()
     assert str(pins) not in pathlib.Path("/proc/self/mountinfo").read_text()
