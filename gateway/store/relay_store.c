@@ -41,6 +41,23 @@ static int get_fn(struct db_conn *c, void *arg, struct err *e)
     }
 }
 
+/* -1 with ERRC_LIMIT when the sandbox has as many as it may. */
+static int check_count(struct db_conn *c, const struct relay_row *row, struct err *e)
+{
+    static const char sql[] = "SELECT count(*) FROM relays WHERE sandbox_id = ?1 AND port <> ?2";
+    AUTO_STMT sqlite3_stmt *st = db_stmt(c, sql, e);
+
+    if (!st || bind_row(c, st, row, e) < 0)
+        return -1;
+    if (sqlite3_step(st) != SQLITE_ROW)
+        return db_fail(c, e, "count relays");
+    if (sqlite3_column_int(st, 0) < RELAYS_PER_SANDBOX)
+        return 0;
+    return err_set(e, ERRC_LIMIT,
+                   "sandbox %s has addresses for %d ports already; use use_server_proxy=true",
+                   row->id, RELAYS_PER_SANDBOX);
+}
+
 static int claim_fn(struct db_conn *c, void *arg, struct err *e)
 {
     static const char sql[] = "INSERT OR IGNORE INTO relays (sandbox_id, port, listen_port)"
@@ -48,7 +65,7 @@ static int claim_fn(struct db_conn *c, void *arg, struct err *e)
     struct call *call = arg;
     AUTO_STMT sqlite3_stmt *st = db_stmt(c, sql, e);
 
-    if (!st || bind_row(c, st, call->row, e) < 0)
+    if (!st || check_count(c, call->row, e) < 0 || bind_row(c, st, call->row, e) < 0)
         return -1;
     if (sqlite3_bind_int(st, 3, call->row->listen_port) != SQLITE_OK)
         return db_fail(c, e, "bind relay");

@@ -9,6 +9,8 @@
 struct db;
 struct err;
 
+enum { RELAYS_PER_SANDBOX = 64 };
+
 struct relay_row {
     char id[RUNTIME_ID];
     uint16_t port;
@@ -21,7 +23,7 @@ struct relay_rows {
 };
 
 /* 0: *listen_port is the one on record, which is the row's own when there was none before.
- * ERRC_NOT_FOUND when the sandbox is gone. */
+ * ERRC_NOT_FOUND when the sandbox is gone, ERRC_LIMIT when it has RELAYS_PER_SANDBOX others. */
 int relay_store_claim(struct db *db, const struct relay_row *row, uint16_t *listen_port,
                       struct err *e);
 /* ERRC_NOT_FOUND when there is no such row. */

@@ -151,3 +151,14 @@ def test_aborted_connections_leave_nothing(relaying):
             s.sendall(b"x" * 1000)
             s.close()
     wait_for("no descriptor is left", lambda: fds() <= before + 1)
+
+
+def test_a_sandbox_has_so_many_and_no_more(relaying):
+    """One port is taken by the fixture; what is on record stays available."""
+    for port in range(20000, 20063):
+        address(relaying, relaying.sid, port)
+    path = f"/v1/sandboxes/{relaying.sid}/endpoints/"
+    reply = relaying.request("GET", path + "20063")
+    assert reply.status == 429 and reply.json["code"] == "GENERAL::LIMIT_REACHED" and "64" in reply.json["message"]
+    assert address(relaying, relaying.sid, 20062) and address(relaying, relaying.sid, 7000) == relaying.relay
+    assert relaying.request("GET", path + "20063?use_server_proxy=true").status == 200
