@@ -47,7 +47,7 @@ def bad(engine, tmp_path_factory):
 def gw(bad, engine, tmp_path_factory):
     from harness import Engine, Gateway
 
-    made = Gateway(tmp_path_factory.mktemp("gw"), Engine(bad.path), extra="[docker]\napi_timeout = 2\n").start()
+    made = Gateway(tmp_path_factory.mktemp("gw"), Engine(bad.path), extra="[docker]\napi_timeout = 2\n[snapshots]\ntimeout_seconds = 3\n").start()
     made.engine = engine  # what the test itself asks goes past the proxy
     yield made
     made.cleanup()
