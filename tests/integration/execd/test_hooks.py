@@ -304,7 +304,7 @@ def test_the_end_cancels_hooks(held, tmp_path):
     assert claim(agent, lifecycle=hooks, entrypoint=shell(
         f"trap 'cp {starts} {seen}; sleep 2; exit 5' TERM; while :; do sleep 0.05; done")).status == 200
     assert up.read_line() == "up"
-    assert len(processes(marker)) == 1
+    assert processes(marker)  # between fork and exec the shell's child has the same command line
     agent.proc.send_signal(signal.SIGTERM)
     assert agent.wait() == 5 and processes(marker) == []
     assert len(starts.read_text()) <= len(seen.read_text()) + 2  # one may have been on its way
