@@ -556,12 +556,11 @@ static void bring_up_pinned(struct world *w, struct pinned *p)
         fail_msg("%s", w->e.msg);
 }
 
-/* In a mount namespace of the test's own where it may have one. */
+/* In a mount namespace of the test's own where it may have one; below chroot(2) "/" may be no mount. */
 static void may_mount_or_skip(void)
 {
-    if (unshare(CLONE_NEWNS) < 0)
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL) < 0)
         skip();
-    assert_int_equal(mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL), 0);
 }
 
 static void a_link_put_in_the_place_of_a_checked_directory(void **state)
