@@ -16,6 +16,7 @@ import source
 RECORD = {"gateway/sandbox.h", "gateway/snapshot.h"}  # plain records: known all over the gateway
 TOP = {"gateway/app.h", "gateway/config.h"} | RECORD  # struct app and the options: not for what domain stands on
 ALL_COMMON = {"common/base", "common/json", "common/proc", "common/http", "common/agent", "common/front"}
+AGENT = {"execd/api", "execd/exec", "execd/fs", "execd/code", "execd/pty", "execd/isolated", "execd/metrics"}
 
 # directory: project directories or headers it may include besides itself; the longest prefix of a path decides
 MAY = {
@@ -37,12 +38,15 @@ MAY = {
     "gateway/runtime": {"common/base", "common/json", "common/proc", "common/agent",
                         "gateway/runtime/docker/docker.h"} | RECORD,
     "gateway/runtime/docker": {"common/base", "common/json", "common/proc", "common/agent", "gateway/runtime"} | RECORD,
-    "execd": ALL_COMMON | {"execd/api", "execd/exec", "execd/fs", "execd/code"},
-    "execd/api": ALL_COMMON | {"execd", "execd/exec", "execd/fs", "execd/code"},
+    "execd": ALL_COMMON | AGENT,
+    "execd/api": ALL_COMMON | AGENT | {"execd"},
     # the work writes its output to the HTTP layer's streams; accounts (passwd, group) are files
     "execd/exec": ALL_COMMON | {"execd/fs"},
     "execd/fs": ALL_COMMON,
-    "execd/code": ALL_COMMON | {"execd/exec"},
+    "execd/code": ALL_COMMON | {"execd/exec", "execd/fs"},
+    "execd/pty": ALL_COMMON | {"execd/exec", "execd/fs"},
+    "execd/isolated": ALL_COMMON | {"execd/exec", "execd/fs"},
+    "execd/metrics": {"common/base"},
     "execd/jail": {"common/base"},
     "egress": ALL_COMMON,
 }
