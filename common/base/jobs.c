@@ -2,8 +2,8 @@
 
 #include "common/base/cleanup.h"
 #include "common/base/err.h"
+#include "common/base/thread.h"
 
-#include <signal.h>
 #include <stdbool.h>
 
 struct job {
@@ -47,21 +47,15 @@ static void *worker(void *arg)
     return NULL;
 }
 
-/* Signals belong to the main thread's signalfd: workers start with all of them blocked. */
 static int start_threads(struct jobs *j, unsigned threads)
 {
-    sigset_t all;
-    sigset_t old;
     int rc = 0;
 
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
     while (j->started < threads && rc == 0) {
-        rc = pthread_create(&j->threads[j->started], NULL, worker, j);
+        rc = thread_start(&j->threads[j->started], false, worker, j);
         if (rc == 0)
             j->started++;
     }
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     return rc;
 }
 

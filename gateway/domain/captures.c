@@ -1,11 +1,12 @@
 #include "gateway/domain/captures.h"
 
 #include "common/base/cleanup.h"
+#include "common/base/clock.h"
+#include "common/base/thread.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
-#include <time.h>
 
 struct captures {
     pthread_mutex_t guard; /* guards ids */
@@ -16,7 +17,6 @@ struct captures {
 struct captures *captures_new(void)
 {
     struct captures *cs = calloc(1, sizeof(*cs));
-    pthread_condattr_t attr;
 
     if (cs)
         cs->ids = json_object();
@@ -25,10 +25,7 @@ struct captures *captures_new(void)
         return NULL;
     }
     (void)pthread_mutex_init(&cs->guard, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&cs->ended, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    thread_cond_init(&cs->ended);
     return cs;
 }
 
@@ -69,17 +66,10 @@ bool captures_has(struct captures *cs, const char *id)
 bool captures_wait(struct captures *cs, const char *id, int ms)
 {
     AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&cs->guard);
-    struct timespec until;
+    const int64_t until = clock_mono_ms() + ms;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += ms % 1000 * 1000000L;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
     while (json_object_get(cs->ids, id))
-        if (pthread_cond_timedwait(&cs->ended, &cs->guard, &until) == ETIMEDOUT)
+        if (!thread_wait_until(&cs->ended, &cs->guard, until))
             return !json_object_get(cs->ids, id);
     return true;
 }

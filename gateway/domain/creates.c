@@ -1,12 +1,12 @@
 #include "gateway/domain/creates.h"
 
 #include "common/base/cleanup.h"
+#include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/thread.h"
 #include "gateway/sandbox.h"
 
-#include <signal.h>
 #include <string.h>
-#include <time.h>
 
 struct creation {
     struct creates *all;
@@ -33,16 +33,12 @@ struct creates {
 struct creates *creates_new(unsigned max_waiting)
 {
     struct creates *cs = calloc(1, sizeof(*cs));
-    pthread_condattr_t attr;
 
     if (!cs)
         return NULL;
     cs->max_waiting = max_waiting;
     (void)pthread_mutex_init(&cs->guard, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&cs->changed, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    thread_cond_init(&cs->changed);
     return cs;
 }
 
@@ -128,24 +124,6 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-static int start_thread(struct creation *c)
-{
-    pthread_attr_t attr;
-    pthread_t thread;
-    sigset_t all;
-    sigset_t old;
-    int rc;
-
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&thread, &attr, thread_main, c);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    (void)pthread_attr_destroy(&attr);
-    return rc;
-}
-
 int creates_go_on(struct creates *cs, struct creation *c, void (*fn)(void *arg), void *arg,
                   struct err *e)
 {
@@ -156,7 +134,7 @@ int creates_go_on(struct creates *cs, struct creation *c, void (*fn)(void *arg),
         return -1;
     c->fn = fn;
     c->arg = arg;
-    rc = start_thread(c);
+    rc = thread_start(NULL, true, thread_main, c);
     if (rc)
         return err_sys(e, rc, "start a thread for a create");
     cs->background++;
@@ -220,19 +198,11 @@ void creates_unref(struct creates *cs, struct creation *c)
 
 static void wait_until_done(struct creates *cs, struct creation *c, int ms)
 {
-    struct timespec until;
+    const int64_t until = clock_mono_ms() + ms;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += ms % 1000 * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
     cs->waiting++;
-    while (!c->done)
-        if (pthread_cond_timedwait(&cs->changed, &cs->guard, &until) == ETIMEDOUT)
-            break;
+    while (!c->done && thread_wait_until(&cs->changed, &cs->guard, until))
+        ;
     cs->waiting--;
 }
 

@@ -3,13 +3,12 @@
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/thread.h"
 #include "gateway/domain/deadlines.h"
 
 #include <search.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <string.h>
-#include <time.h>
 
 /* An id that is wanted: it waits, or a thread has it. */
 struct task {
@@ -66,15 +65,13 @@ static void wait_again(struct crew *c, struct task *t, int64_t delay_ms)
 
 static void wait_for_work(struct crew *c)
 {
-    struct timespec until;
     int64_t at;
     bool timed = !c->timed && deadlines_next(c->waiting, &at);
 
     c->idle++;
     if (timed) {
         c->timed = true;
-        until = (struct timespec){ at / 1000, at % 1000 * 1000000 };
-        (void)pthread_cond_timedwait(&c->wake, &c->guard, &until);
+        (void)thread_wait_until(&c->wake, &c->guard, at);
         c->timed = false;
     } else {
         (void)pthread_cond_wait(&c->wake, &c->guard);
@@ -87,8 +84,6 @@ static void *worker(void *arg);
 /* Somebody has to wait for what is left. All look up: who watches the time may watch a later one. */
 static int ensure_waiter(struct crew *c)
 {
-    sigset_t all;
-    sigset_t old;
     int rc;
 
     if (c->idle) {
@@ -97,10 +92,7 @@ static int ensure_waiter(struct crew *c)
     }
     if (c->started == c->threads_max || c->stopping)
         return 0;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&c->threads[c->started], NULL, worker, c);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    rc = thread_start(&c->threads[c->started], false, worker, c);
     if (rc == 0)
         c->started++;
     return rc;
@@ -161,7 +153,6 @@ static void *worker(void *arg)
 struct crew *crew_new(unsigned threads_max, size_t ids_max, crew_fn fn, void *arg, struct err *e)
 {
     struct crew *c = calloc(1, sizeof(*c) + threads_max * sizeof(c->threads[0]));
-    pthread_condattr_t attr;
     int rc;
 
     if (!c) {
@@ -173,10 +164,7 @@ struct crew *crew_new(unsigned threads_max, size_t ids_max, crew_fn fn, void *ar
     c->ids_max = ids_max;
     c->threads_max = threads_max;
     (void)pthread_mutex_init(&c->guard, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&c->wake, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    thread_cond_init(&c->wake);
     c->waiting = deadlines_new();
     rc = ENOMEM;
     if (c->waiting) {

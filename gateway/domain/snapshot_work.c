@@ -6,6 +6,7 @@
 #include "common/base/jobs.h"
 #include "common/base/keyed_lock.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 #include "gateway/domain/captures.h"
 #include "gateway/domain/expiry.h"
 #include "gateway/domain/fault.h"
@@ -15,7 +16,6 @@
 #include "gateway/store/snapshot_store.h"
 
 #include <errno.h>
-#include <time.h>
 
 enum {
     PASS_RETRY_MS = 2000, /* while something is left undone, e.g. the engine is away */
@@ -66,12 +66,10 @@ static bool is_stopping(struct snapshots *s)
 bool snapshots_wait_idle(struct snapshots *s, int ms)
 {
     AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&s->guard);
-    struct timespec until;
+    const int64_t until = clock_mono_ms() + ms;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ms / 1000 + 1;
     while (json_object_size(s->under_way))
-        if (pthread_cond_timedwait(&s->changed, &s->guard, &until) == ETIMEDOUT)
+        if (!thread_wait_until(&s->changed, &s->guard, until))
             return false;
     return true;
 }
@@ -357,7 +355,6 @@ struct snapshots *snapshots_new(struct lifecycle *lc, const struct snapshots_con
                                 struct err *e)
 {
     struct snapshots *s = calloc(1, sizeof(*s));
-    pthread_condattr_t attr;
 
     if (!s) {
         (void)err_nomem(e);
@@ -366,10 +363,7 @@ struct snapshots *snapshots_new(struct lifecycle *lc, const struct snapshots_con
     s->lc = lc;
     s->cfg = *cfg;
     (void)pthread_mutex_init(&s->guard, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&s->changed, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    thread_cond_init(&s->changed);
     worker_init(&s->worker, look, s);
     s->started_mono_ms = clock_mono_ms();
     s->under_way = json_object();

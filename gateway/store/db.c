@@ -2,10 +2,10 @@
 
 #include "common/base/cleanup.h"
 #include "common/base/err.h"
+#include "common/base/thread.h"
 #include "gateway/store/migrate.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <string.h>
@@ -307,14 +307,8 @@ static int open_all(struct db *db, const char *path, struct err *e)
 
 static int start_writer(struct db *db, struct err *e)
 {
-    sigset_t all;
-    sigset_t old;
-    int rc;
+    int rc = thread_start(&db->thread, false, writer_main, db);
 
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&db->thread, NULL, writer_main, db);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc)
         return err_sys(e, rc, "start the database thread");
     db->started = true;

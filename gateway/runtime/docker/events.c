@@ -4,13 +4,13 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 #include "gateway/runtime/docker/docker.h"
 #include "gateway/runtime/docker/engine.h"
 #include "gateway/runtime/docker/event_feed.h"
 #include "gateway/runtime/docker/names.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 
@@ -173,14 +173,8 @@ static void *events_main(void *arg)
 
 static int start_thread(struct events *ev, struct err *e)
 {
-    sigset_t all;
-    sigset_t old;
-    int rc;
+    int rc = thread_start(&ev->thread, false, events_main, ev);
 
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&ev->thread, NULL, events_main, ev);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc)
         return err_sys(e, rc, "start the thread of the event stream");
     ev->started = true;

@@ -6,6 +6,7 @@
 #include "common/base/err.h"
 #include "common/base/log.h"
 #include "common/base/rand.h"
+#include "common/base/thread.h"
 #include "gateway/runtime/docker/engine.h"
 #include "gateway/runtime/docker/image.h"
 #include "gateway/runtime/docker/progress.h"
@@ -13,7 +14,6 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 
 #define PULL_FAILED "DOCKER::SANDBOX_IMAGE_PULL_FAILED"
 
@@ -56,17 +56,13 @@ struct pulls {
 struct pulls *pulls_new(struct engine *en, int timeout_ms)
 {
     struct pulls *ps = calloc(1, sizeof(*ps));
-    pthread_condattr_t attr;
 
     if (!ps)
         return NULL;
     ps->engine = en;
     ps->timeout_ms = timeout_ms;
     (void)pthread_mutex_init(&ps->guard, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&ps->finished, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    thread_cond_init(&ps->finished);
     ps->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (ps->stop_fd < 0) {
         pulls_free(ps);
@@ -370,7 +366,7 @@ static int launch(struct pulls *ps, const struct runtime_image *image, const cha
     progress_init(&p->parser);
     rc = wanted_set(&p->want, image, e);
     if (rc == 0) {
-        rc = pthread_create(&p->thread, NULL, perform, p);
+        rc = thread_start(&p->thread, false, perform, p);
         if (rc != 0)
             rc = err_sys(e, rc, "start the pull of image %.200s", image->ref);
     }
@@ -389,10 +385,9 @@ static int launch(struct pulls *ps, const struct runtime_image *image, const cha
 static void wait_for(struct pulls *ps, struct pull *p, int wait_ms)
 {
     const int64_t until = clock_mono_ms() + wait_ms;
-    const struct timespec at = { until / 1000, until % 1000 * 1000000 };
 
     p->waiting++;
-    while (!p->done && pthread_cond_timedwait(&ps->finished, &ps->guard, &at) != ETIMEDOUT)
+    while (!p->done && thread_wait_until(&ps->finished, &ps->guard, until))
         ;
     p->waiting--;
 }
