@@ -113,10 +113,18 @@ def no_volume_or_image_left(gw):
     return not names and gw.request("GET", "/v1/snapshots").json["items"] == []
 
 
-def nothing_left(gw):
-    for record in gw.records():
-        gw.request("DELETE", f"/v1/sandboxes/{record['id']}")
-    return gw.records() == [] and gw.engine.containers(gw.instance, None) == []
+def leave_nothing(gw, and_also=lambda: True, seconds=60):
+    """Deletes what there is until nothing is left; says what stays."""
+    replies = []
+
+    def nothing_left():
+        replies[:] = [gw.request("DELETE", f"/v1/sandboxes/{r['id']}").raw for r in gw.records()]
+        return gw.records() == [] and gw.engine.containers(gw.instance, None) == [] and and_also()
+
+    try:
+        wait_for("nothing is left", nothing_left, seconds)
+    except AssertionError as e:
+        raise AssertionError(f"{e}: {gw.records()}, {gw.engine.containers(gw.instance, None)}, {replies}") from None
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -127,10 +135,10 @@ def test_a_spoiled_call(gw, bad, call, mode):
     bad.spoil(CALLS[call], mode)
     live(gw)
     bad.heal()
-    wait_for("nothing is left", lambda: nothing_left(gw), 60)
+    leave_nothing(gw)
     assert gw.request("GET", "/health").status == 200
     assert live(gw), "a life without faults"
-    wait_for("nothing is left", lambda: nothing_left(gw), 60)
+    leave_nothing(gw)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -142,9 +150,9 @@ def test_a_spoiled_call_of_volumes_and_snapshots(gw, bad, call, mode):
     made = []
     live_richly(gw, made)
     bad.heal()
-    wait_for("nothing is left", lambda: nothing_left(gw) and no_volume_or_image_left(gw), 90)
+    leave_nothing(gw, lambda: no_volume_or_image_left(gw), 90)
     assert live_richly(gw, made), "a life without faults"
-    wait_for("nothing is left", lambda: nothing_left(gw) and no_volume_or_image_left(gw), 60)
+    leave_nothing(gw, lambda: no_volume_or_image_left(gw))
 
     def images():
         """Ours: of snapshots, under whatever tag."""
@@ -169,7 +177,7 @@ def test_a_renewal_does_not_wait_for_an_engine_that_hangs(gw, bad):
     assert not said(replies[0], 202)
     bad.heal()
     assert gw.request("GET", path).json["expiresAt"] == at
-    wait_for("nothing is left", lambda: nothing_left(gw), 60)
+    leave_nothing(gw)
 
 
 @pytest.mark.parametrize("mode", ["refused", "dropped"])
@@ -184,7 +192,7 @@ def test_a_spoiled_engine(gw, bad, mode):
     assert gw.request("GET", path).status == 200
     assert not said(gw.request("DELETE", path), 204)
     assert bad.heal() > 2
-    wait_for("nothing is left", lambda: nothing_left(gw), 60)
+    leave_nothing(gw)
 
 
 def test_engine_calls_of_a_life(engine, tmp_path, make_gateway):
