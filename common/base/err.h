@@ -12,6 +12,7 @@ enum errc {
     ERRC_NOT_FOUND,    /* 404 */
     ERRC_METHOD,       /* 405 */
     ERRC_CONFLICT,     /* 409 */
+    ERRC_GONE,         /* it was there and is not kept any longer: 410 */
     ERRC_TOO_LARGE,    /* 413 */
     ERRC_URI_LONG,     /* 414 */
     ERRC_RANGE,        /* 416 */

@@ -17,6 +17,7 @@ static const struct {
     [ERRC_NOT_FOUND] = { 404, "NOT_FOUND" },
     [ERRC_METHOD] = { 405, "METHOD_NOT_ALLOWED" },
     [ERRC_CONFLICT] = { 409, "CONFLICT" },
+    [ERRC_GONE] = { 410, "GONE" },
     [ERRC_TOO_LARGE] = { 413, "PAYLOAD_TOO_LARGE" },
     [ERRC_URI_LONG] = { 414, "URI_TOO_LONG" },
     [ERRC_RANGE] = { 416, "RANGE_NOT_SATISFIABLE" },

@@ -20,6 +20,7 @@ const struct http_route api_routes[] = {
     { "POST", "/command", command_post, 0, COMMAND_BODY_MAX, NULL },
     { "DELETE", "/command", command_delete, 0, 0, NULL },
     { "GET", "/command/status/{id}", command_status, 0, 0, NULL },
+    { "GET", "/command/{id}/resume", command_resume, 0, 0, NULL },
     { "GET", "/command/{id}/logs", command_logs, 0, 0, NULL },
     { "GET", "/files/info", files_info, HTTP_BLOCKING, 0, NULL },
     { "DELETE", "/files", files_delete, HTTP_BLOCKING, 0, NULL },

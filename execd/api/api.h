@@ -29,6 +29,7 @@ int claim_post(void *app, struct http_req *rq, struct http_resp *rs, struct err 
 int command_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int command_delete(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int command_status(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int command_resume(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int command_logs(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 
 /* Runs fn on each "path" of the query, resolved, until one fails. files.c */

@@ -8,6 +8,7 @@
 #include "execd/api/api.h"
 #include "execd/app.h"
 #include "execd/exec/events.h"
+#include "execd/exec/feed.h"
 #include "execd/exec/launch.h"
 #include "execd/exec/run.h"
 #include "execd/exec/spool.h"
@@ -104,12 +105,12 @@ static void stream_headers(struct http_resp *rs)
 static int short_stream(const char *id, const char *failure, struct http_resp *rs, struct err *e)
 {
     AUTO_BUF struct buf b = BUF_INIT(REPLY_MAX);
-    int64_t now = clock_wall_ms();
+    struct event_stamp now = { clock_wall_ms(), 0 };
 
     if (event_text(&b, "init", id, strlen(id), now) < 0 ||
         event_text(&b, "ping", "pong", 4, now) < 0)
         return err_nomem(e);
-    if (failure ? event_error(&b, "CommandExecError", failure, failure, NULL, now) < 0
+    if (failure ? event_error(&b, "CommandExecError", failure, &failure, 1, now) < 0
                 : event_complete(&b, 0, now) < 0)
         return err_nomem(e);
     stream_headers(rs);
@@ -140,8 +141,7 @@ static int start(struct app *app, struct http_req *rq, const struct command *c,
     struct run_req run = { .content = shown,
                            .timeout_ms = c->timeout,
                            .background = c->background };
-    struct http_stream *stream = NULL;
-    struct record *rec = NULL;
+    struct run_started started;
     struct err why = { 0 };
 
     if (!shown)
@@ -153,16 +153,14 @@ static int start(struct app *app, struct http_req *rq, const struct command *c,
     run.spawn = launch_spawn(&l);
     run.strip = lines_strip(app->lines, http_req_header(rq, "User-Agent"));
     run.tmpdir = env_get(&app->base, "TMPDIR");
-    if (run_start(app->runs, &run, &rec, &stream, &why) < 0) {
+    if (run_start(app->runs, &run, &started, &why) < 0) {
         launch_explain(&l, &why);
-        return not_started(rec, &why, rs, e);
+        return not_started(started.rec, &why, rs, e);
     }
     if (c->background)
-        return short_stream(rec->id, NULL, rs, e);
-    if (!stream)
-        return err_nomem(e);
+        return short_stream(started.rec->id, NULL, rs, e);
     stream_headers(rs);
-    rs->stream = stream;
+    rs->stream = started.stream;
     return 0;
 }
 
@@ -283,4 +281,29 @@ int command_logs(void *arg, struct http_req *rq, struct http_resp *rs, struct er
     rs->content_type = "text/plain; charset=utf-8";
     http_resp_header(rs, "EXECD-COMMANDS-TAIL-CURSOR", arena_printf(&rq->arena, "%" PRIu64, next));
     return 0;
+}
+
+/* ---- resume ---- */
+
+int command_resume(void *arg, struct http_req *rq, struct http_resp *rs, struct err *e)
+{
+    struct app *app = arg;
+    struct record *rec = records_find(runs_records(app->runs), rq->params[0]);
+    const char *text = NULL;
+    int64_t after = 0;
+    int rc = -1;
+
+    if (!rec || !rec->feed)
+        (void)err_set(e, ERRC_NOT_FOUND, "no command with a stream to resume: %s", rq->params[0]);
+    else if (http_req_query(rq, "after_eid", 0, &text, e) >= 0) {
+        if (text && num_parse_i64(text, 0, INT64_MAX, &after) < 0)
+            after = 0; /* contract/newest.md 3.1: what is no number counts as none */
+        rs->stream = feed_resume(rec->feed, (uint64_t)after, e);
+        rc = rs->stream ? 0 : -1;
+    }
+    if (rc == 0)
+        stream_headers(rs);
+    else if (e->code == ERRC_NOT_FOUND || e->code == ERRC_CONFLICT)
+        e->api_code = "INVALID_REQUEST_BODY";
+    return rc;
 }

@@ -1,6 +1,8 @@
 #include "execd/exec/events.h"
 
 #include "common/base/buf.h"
+#include "common/base/cleanup.h"
+#include "common/json/jx.h"
 #include "common/json/utf8.h"
 
 #include <inttypes.h>
@@ -83,38 +85,96 @@ static int put_string(struct buf *out, const char *s, size_t len)
     return 0;
 }
 
-int event_text(struct buf *out, const char *type, const char *text, size_t len, int64_t now_ms)
+/* The members that end every event. */
+static int put_tail(struct buf *out, const char *before, struct event_stamp at)
 {
-    char tail[64];
-    int n = snprintf(tail, sizeof(tail), "\",\"timestamp\":%" PRId64 "}\n\n", now_ms);
+    char text[96];
+    int n =
+        at.eid
+            ? snprintf(text, sizeof(text), "%s,\"timestamp\":%" PRId64 ",\"eid\":%" PRIu64 "}\n\n",
+                       before, at.wall_ms, at.eid)
+            : snprintf(text, sizeof(text), "%s,\"timestamp\":%" PRId64 "}\n\n", before, at.wall_ms);
 
+    return buf_append(out, text, (size_t)n);
+}
+
+int event_text(struct buf *out, const char *type, const char *text, size_t len,
+               struct event_stamp at)
+{
     if (buf_append(out, "{\"type\":\"", 9) < 0 || buf_puts(out, type) < 0 ||
         buf_append(out, "\",\"text\":\"", 10) < 0 || put_string(out, text, len) < 0)
         return -1;
-    return buf_append(out, tail, (size_t)n);
+    return put_tail(out, "\"", at);
 }
 
-int event_complete(struct buf *out, int64_t took_ms, int64_t now_ms)
+int event_complete(struct buf *out, int64_t took_ms, struct event_stamp at)
 {
-    return buf_printf(out,
-                      "{\"type\":\"execution_complete\",\"execution_time\":%" PRId64
-                      ",\"timestamp\":%" PRId64 "}\n\n",
-                      took_ms, now_ms);
-}
-
-static int put_member(struct buf *out, const char *before, const char *value)
-{
-    return buf_puts(out, before) < 0 ? -1 : put_string(out, value, strlen(value));
-}
-
-int event_error(struct buf *out, const char *ename, const char *evalue, const char *traceback,
-                const char *detail, int64_t now_ms)
-{
-    if (put_member(out, "{\"type\":\"error\",\"error\":{\"ename\":\"", ename) < 0 ||
-        put_member(out, "\",\"evalue\":\"", evalue) < 0 ||
-        put_member(out, "\",\"traceback\":[\"", traceback) < 0)
+    if (buf_printf(out, "{\"type\":\"execution_complete\",\"execution_time\":%" PRId64, took_ms) <
+        0)
         return -1;
-    if (detail && put_member(out, "\",\"", detail) < 0)
+    return put_tail(out, "", at);
+}
+
+static int put_member(struct buf *out, const char *before, const char *value, size_t len)
+{
+    return buf_puts(out, before) < 0 ? -1 : put_string(out, value, len);
+}
+
+int event_error(struct buf *out, const char *ename, const char *evalue,
+                const char *const *traceback, size_t n, struct event_stamp at)
+{
+    size_t i;
+
+    if (put_member(out, "{\"type\":\"error\",\"error\":{\"ename\":\"", ename, strlen(ename)) < 0 ||
+        put_member(out, "\",\"evalue\":\"", evalue, strlen(evalue)) < 0 ||
+        buf_puts(out, "\",\"traceback\":[") < 0)
         return -1;
-    return buf_printf(out, "\"]},\"timestamp\":%" PRId64 "}\n\n", now_ms);
+    for (i = 0; i < n; i++)
+        if (put_member(out, i ? ",\"" : "\"", traceback[i], strlen(traceback[i])) < 0 ||
+            buf_puts(out, "\"") < 0)
+            return -1;
+    return put_tail(out, "]}", at);
+}
+
+int event_count(struct buf *out, int64_t execution_count, struct event_stamp at)
+{
+    if (buf_printf(out, "{\"type\":\"execution_count\",\"execution_count\":%" PRId64,
+                   execution_count) < 0)
+        return -1;
+    return put_tail(out, "", at);
+}
+
+/* What is no string goes out as its JSON text: clients want strings (contract/execd.md 5.3). */
+static int put_value(struct buf *out, const json_t *v)
+{
+    AUTO_FREE char *text = json_is_string(v) ? NULL : jx_dump(v, false);
+
+    if (json_is_string(v))
+        return put_string(out, json_string_value(v), json_string_length(v));
+    return text ? put_string(out, text, strlen(text)) : -1;
+}
+
+int event_result(struct buf *out, const json_t *mime, struct event_stamp at)
+{
+    const json_t *plain_text = json_object_get(mime, "text/plain");
+    const char *before = "{\"type\":\"result\",\"results\":{\"";
+    const char *key;
+    json_t *value;
+
+    if (plain_text && !json_object_get(mime, "text")) {
+        if (buf_puts(out, before) < 0 || buf_puts(out, "text\":\"") < 0 ||
+            put_value(out, plain_text) < 0)
+            return -1;
+        before = "\",\"";
+    }
+    json_object_foreach((json_t *)mime, key, value) {
+        if (put_member(out, before, key, strlen(key)) < 0 || buf_puts(out, "\":\"") < 0 ||
+            put_value(out, value) < 0)
+            return -1;
+        before = "\",\"";
+    }
+    if (before[0] == '{') /* an empty result */
+        return buf_puts(out, "{\"type\":\"result\",\"results\":{") < 0 ? -1
+                                                                       : put_tail(out, "}", at);
+    return put_tail(out, "\"}", at);
 }

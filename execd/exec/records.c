@@ -1,6 +1,7 @@
 #include "execd/exec/records.h"
 
 #include "common/base/rand.h"
+#include "execd/exec/feed.h"
 #include "execd/exec/spool.h"
 
 #include <stdio.h>
@@ -26,6 +27,7 @@ void records_forget(struct records *rs, struct record *r)
     if (r->spool && !r->running)
         rs->kept_spools--;
     spool_unref(r->spool);
+    feed_unref(r->feed);
     free(r->content);
     free(r);
 }
@@ -42,7 +44,7 @@ static void sweep(struct records *rs, int64_t now_ms)
             continue;
         if (now_ms - r->finished_ms > RECORD_KEEP_MS || rs->bytes > RECORDS_BYTES_MAX)
             records_forget(rs, r);
-        else if (rs->kept_spools <= RECORDS_BACKGROUND_MAX)
+        else if (rs->kept_spools <= RECORDS_BACKGROUND_MAX && rs->spools.bytes <= SPOOLS_MAX)
             break;
         else if (r->spool)
             records_forget(rs, r);

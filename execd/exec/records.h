@@ -1,11 +1,13 @@
 /* What is known of commands, running and ended: for status, logs and interrupt
  * (contract/execd.md 6.3, 6.4). Bounded: the oldest ended ones make room. For the loop's thread. */
 #pragma once
+#include "execd/exec/spool.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
+struct feed;
 struct run;
-struct spool;
 
 enum {
     RECORD_ID_TEXT = 33,
@@ -26,6 +28,7 @@ struct record {
     char error[RECORD_ERROR_TEXT]; /* "" when there is none */
     struct run *run;               /* while it runs */
     struct spool *spool;           /* of a background command */
+    struct feed *feed;             /* of any other: for resume */
     struct record *prev;           /* newer */
     struct record *next;           /* older */
 };
@@ -35,6 +38,7 @@ struct records {
     struct record *oldest;
     uint64_t bytes;
     unsigned kept_spools;
+    struct spools spools;
 };
 
 /* A running record with a fresh id; content is copied. NULL: out of memory. */

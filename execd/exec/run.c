@@ -5,7 +5,8 @@
 #include "common/base/clock.h"
 #include "common/base/loop.h"
 #include "common/proc/signals.h"
-#include "execd/exec/events.h"
+#include "execd/exec/eventlog.h"
+#include "execd/exec/feed.h"
 #include "execd/exec/leftover.h"
 #include "execd/exec/spool.h"
 #include "execd/exec/units.h"
@@ -19,8 +20,7 @@
 
 enum {
     READ_SIZE = 64 * 1024 - 1, /* with its terminator just below the allocator's mmap threshold */
-    BATCH_SIZE = 64 * 1024,    /* events that are collected for one write to the stream */
-    SCRATCH_MAX = 16 << 20,    /* the largest unit, escaped, and a batch */
+    SCRATCH_MAX = 1 << 20,
     CR_WAIT_MS = 5,
     GONE_WAIT_MS = 1000, /* how long a killed group may take before it is not waited for */
 };
@@ -37,29 +37,30 @@ struct outlet {
 
 struct run {
     struct runs *set;
-    struct record *rec;  /* until the outcome is on it */
+    struct record *rec;  /* until the outcome is on it; NULL: of a session */
     struct spool *spool; /* of a background command */
+    struct feed *feed;   /* of any other */
     struct child child;
-    struct outlet outs[2]; /* a background command has the first one only */
+    struct outlet outs[2]; /* the first one only: background, or stderr goes there, too */
     unsigned n_outs;
-    struct http_stream *stream; /* NULL: the client is gone, or it is a background command */
-    struct loop_timer ping;
     struct loop_timer deadline;
     struct loop_timer grace;
     struct run_waiter *waiters;
+    void (*on_end)(void *owner, struct run_end *end);
+    void *owner;
     int64_t start_mono_ms;
     int64_t timeout_ms;
-    int64_t took_ms;
-    int code;      /* the outcome: exit status, or -1 */
-    char text[64]; /* "exit status 3", "signal: killed" */
-    char why[64];  /* what ended it, when that was the agent; else "" */
-    int status;    /* of wait(2) */
-    bool exited;   /* the leader is gone */
-    bool ending;   /* the group was told to go, and may not be gone yet */
+    int status;  /* of wait(2) */
+    bool exited; /* the leader is gone */
+    bool ending; /* the group was told to go, and may not be gone yet */
     bool killed;
     bool timed_out;
+    bool interrupted;
+    bool tied;
+    bool drop_blank;
     bool draining; /* exited and not ending: what is in the pipes is the last output */
-    bool blocked;  /* the stream is full */
+    bool blocked;  /* the feed is full */
+    struct run_end end;
     struct run *prev;
     struct run *next;
 };
@@ -69,12 +70,13 @@ struct runs {
     struct signals *signals;
     struct http_server *server;
     struct records records;
+    struct eventlogs logs;
     struct leftovers leftovers;
     struct run *head;
     unsigned n;
     unsigned ending;
     struct loop_hook hook;
-    struct buf scratch; /* events of one batch, or output that nobody wants */
+    struct buf scratch; /* output that goes to a spool, or that nobody wants */
 };
 
 /* ---- the set ---- */
@@ -101,6 +103,14 @@ struct runs *runs_new(struct loop *l, struct signals *sg, struct err *e)
 void runs_set_server(struct runs *rs, struct http_server *server)
 {
     rs->server = server;
+}
+
+struct feed *runs_feed(struct runs *rs, const char *init, const struct feed_ops *ops, void *owner,
+                       struct http_stream **stream, struct err *e)
+{
+    const struct feed_req rq = { rs->loop, rs->server, &rs->logs, init, false, ops, owner };
+
+    return feed_new(&rq, stream, e);
 }
 
 struct records *runs_records(struct runs *rs)
@@ -165,81 +175,40 @@ static void outlets_watch(struct run *r, bool on)
     }
 }
 
-static void scratch_done(struct runs *rs)
+/* The feed took no more: it says when it does. */
+static void block(struct run *r)
 {
-    if (rs->scratch.cap > 2 * BATCH_SIZE)
-        buf_free(&rs->scratch);
-    else
-        buf_clear(&rs->scratch);
-}
-
-/* Out of memory: a gap must not look like success. */
-static void stream_break(struct run *r)
-{
-    struct http_stream *st = TAKE_PTR(r->stream);
-
-    if (!st)
-        return;
-    http_stream_abort(st);
-    http_stream_release(st);
-    r->blocked = false;
-}
-
-/* Writes to the stream, or marks it full. */
-static bool stream_put(struct run *r, const struct buf *b)
-{
-    if (!r->stream || http_stream_write(r->stream, b->data, b->len) == 0)
-        return true;
     r->blocked = true;
     outlets_watch(r, false);
-    return false;
 }
 
-/* Turns complete units into events, one batch. 1: there may be more; 0: none are left; -1: the
- * stream is full, the batch stays. */
-static int put_batch(struct outlet *o)
-{
-    struct runs *rs = o->run->set;
-    const struct units before = o->units;
-    int64_t now = clock_wall_ms();
-    struct unit u;
-    bool more;
-
-    while ((more = units_next(&o->units, &u))) {
-        if (event_text(&rs->scratch, o->type, u.text, u.len, now) < 0) {
-            stream_break(o->run);
-            break;
-        }
-        if (rs->scratch.len >= BATCH_SIZE)
-            break;
-    }
-    if (rs->scratch.len && !stream_put(o->run, &rs->scratch)) {
-        o->units = before;
-        scratch_done(rs);
-        return -1;
-    }
-    scratch_done(rs);
-    return more && o->run->stream;
-}
-
+/* Hands complete units on; those that are refused stay. */
 static void put_units(struct outlet *o)
 {
-    struct loop *l = o->run->set->loop;
-    int rc;
+    struct run *r = o->run;
+    struct units before = o->units;
+    struct unit u;
 
-    do
-        rc = put_batch(o);
-    while (rc > 0);
-    if (!o->run->stream) { /* nobody is left who wants it */
+    for (; feed_wanted(r->feed) && units_next(&o->units, &u); before = o->units) {
+        if (r->drop_blank && u.len == 1 && u.text[0] == '\n')
+            continue;
+        if (feed_text(r->feed, o->type, u.text, u.len) < 0) {
+            o->units = before;
+            block(r);
+            break;
+        }
+    }
+    feed_flush(r->feed);
+    if (!feed_wanted(r->feed)) {
         units_free(&o->units);
         units_init(&o->units, o->units.strip);
     }
-    if (rc == 0)
+    if (!r->blocked)
         units_compact(&o->units);
-    if (rc == 0 && units_holds_cr(&o->units) && !o->run->draining)
-        (void)loop_timer_set(l, &o->cr, clock_mono_ms() + CR_WAIT_MS);
+    if (!r->blocked && units_holds_cr(&o->units) && !r->draining)
+        (void)loop_timer_set(r->set->loop, &o->cr, clock_mono_ms() + CR_WAIT_MS);
     else
-        loop_timer_clear(l, &o->cr);
+        loop_timer_clear(r->set->loop, &o->cr);
 }
 
 static void on_cr_alone(struct loop_timer *t)
@@ -255,13 +224,13 @@ static void on_cr_alone(struct loop_timer *t)
 static size_t outlet_read(struct outlet *o, size_t max)
 {
     struct run *r = o->run;
-    bool wanted = r->stream != NULL;
+    bool wanted = r->feed && feed_wanted(r->feed);
     char *at =
         wanted ? units_reserve(&o->units, READ_SIZE) : buf_reserve(&r->set->scratch, READ_SIZE);
     ssize_t n;
 
-    if (!at) {
-        stream_break(r);
+    if (!at) { /* out of memory: a gap must not look like success */
+        feed_free(TAKE_PTR(r->feed));
         outlet_close(o);
         return 0;
     }
@@ -288,57 +257,60 @@ static void on_output(struct loop_fd *w, uint32_t events)
 
 /* ---- the end ---- */
 
+/* Why the run ended, when that was not the command's own doing; "" when it was. */
+static void reason(const struct run *r, struct run_end *end)
+{
+    if (r->timed_out)
+        (void)snprintf(end->why, sizeof(end->why), "command timed out after %" PRId64 " ms",
+                       r->timeout_ms);
+    else if (r->interrupted && end->code != 0)
+        (void)snprintf(end->why, sizeof(end->why), "command was interrupted");
+}
+
 /* Puts the outcome on record: from here on the command is over, whatever its reader does. */
 static void record_outcome(struct run *r)
 {
+    struct run_end *end = &r->end;
     const char *name;
 
     if (WIFEXITED(r->status)) {
-        r->code = WEXITSTATUS(r->status);
-        (void)snprintf(r->text, sizeof(r->text), "exit status %d", r->code);
+        end->code = WEXITSTATUS(r->status);
+        (void)snprintf(end->text, sizeof(end->text), "exit status %d", end->code);
     } else {
         name = sigdescr_np(WTERMSIG(r->status));
-        r->code = -1;
-        (void)snprintf(r->text, sizeof(r->text), "signal: %s", name ? name : "unknown");
-        r->text[8] = (char)(r->text[8] | 0x20); /* "signal: killed", as the contract has it */
+        end->code = -1;
+        (void)snprintf(end->text, sizeof(end->text), "signal: %s", name ? name : "unknown");
+        end->text[8] = (char)(end->text[8] | 0x20); /* "signal: killed", as the contract has it */
     }
-    if (r->timed_out) {
-        r->code = -1;
-        (void)snprintf(r->why, sizeof(r->why), "command timed out after %" PRId64 " ms",
-                       r->timeout_ms);
-    }
-    r->took_ms = clock_mono_ms() - r->start_mono_ms;
-    records_end(&r->set->records, r->rec, r->code,
-                r->code == 0 ? ""
-                : r->why[0]  ? r->why
-                             : r->text,
+    if (r->timed_out)
+        end->code = -1;
+    reason(r, end);
+    end->took_ms = clock_mono_ms() - r->start_mono_ms;
+    if (!r->rec)
+        return;
+    records_end(&r->set->records, r->rec, end->code,
+                end->code == 0 ? ""
+                : end->why[0]  ? end->why
+                               : end->text,
                 clock_wall_ms());
     r->rec = NULL; /* it may be swept before the run is */
 }
 
-/* The one terminal event. false: no room yet. */
-static bool put_terminal(struct run *r)
+static void put_terminal(struct run *r)
 {
-    struct buf *b = &r->set->scratch;
-    int64_t now = clock_wall_ms();
+    const struct run_end *end = &r->end;
+    /* an interrupt is what the client asked for: contract/execd.md 6.1 wants the signal there */
+    bool first = end->why[0] && r->timed_out;
+    const char *traceback[] = { first ? end->why : end->text, first ? end->text : end->why };
     char value[16];
-    bool done;
-    int rc;
 
-    if (!r->stream)
-        return true;
-    (void)snprintf(value, sizeof(value), "%d", r->code);
-    if (r->code == 0)
-        rc = event_complete(b, r->took_ms, now);
-    else if (r->why[0])
-        rc = event_error(b, "CommandExecError", value, r->why, r->text, now);
+    if (!r->feed)
+        return;
+    (void)snprintf(value, sizeof(value), "%d", end->code);
+    if (end->code == 0)
+        feed_complete(r->feed, end->took_ms);
     else
-        rc = event_error(b, "CommandExecError", value, r->text, NULL, now);
-    if (rc < 0)
-        stream_break(r);
-    done = stream_put(r, b);
-    scratch_done(r->set);
-    return done;
+        feed_error(r->feed, "CommandExecError", value, traceback, end->why[0] ? 2 : 1);
 }
 
 /* A pipe that somebody still holds goes on being read elsewhere. */
@@ -369,26 +341,20 @@ static void run_free(struct run *r)
 {
     struct loop *l = r->set->loop;
 
-    loop_timer_clear(l, &r->ping);
     loop_timer_clear(l, &r->deadline);
     loop_timer_clear(l, &r->grace);
     spool_unref(r->spool);
+    feed_free(r->feed);
     unlink_run(r);
     free(r);
 }
 
-/* The leader is gone, its last output is in the stream: say how it ended. */
+/* The leader is gone, its last output is in the feed: say how it ended. */
 static void finish(struct run *r)
 {
-    struct http_stream *st;
-
-    if (!put_terminal(r))
-        return; /* on_drain comes back here */
-    st = TAKE_PTR(r->stream);
-    if (st) {
-        http_stream_end(st);
-        http_stream_release(st);
-    }
+    if (r->on_end)
+        r->on_end(r->owner, &r->end);
+    put_terminal(r);
     part_with_pipes(r);
     run_free(r);
 }
@@ -408,7 +374,7 @@ static void drain(struct run *r)
         }
         if (r->blocked)
             return;
-        if (!r->stream)
+        if (!r->feed)
             continue;
         units_end(&o->units);
         put_units(o);
@@ -523,7 +489,6 @@ static void on_leader_exit(struct child *c, int status)
     r->status = status;
     r->exited = true;
     loop_timer_clear(r->set->loop, &r->deadline);
-    loop_timer_clear(r->set->loop, &r->ping);
     if (!r->ending)
         begin_drain(r);
     else if (group_gone(r))
@@ -534,17 +499,27 @@ int run_interrupt(struct run *r, struct run_waiter *w, struct err *e)
 {
     if (r->exited && !r->ending)
         return err_set(e, ERRC_INTERNAL, "the command is not running");
-    w->next = r->waiters;
-    r->waiters = w;
+    if (w) {
+        w->next = r->waiters;
+        r->waiters = w;
+    }
+    r->interrupted = true;
     end_group(r, RUN_INTERRUPT_GRACE_MS);
     return 0;
 }
 
-/* ---- the stream ---- */
-
-static void on_drain(void *owner)
+void run_kill(struct run *r)
 {
-    struct run *r = owner;
+    if (r->exited && !r->ending)
+        return;
+    r->interrupted = true;
+    end_group(r, 0);
+}
+
+/* ---- the feed ---- */
+
+static void go_on(struct run *r)
+{
     unsigned i;
 
     r->blocked = false;
@@ -556,59 +531,44 @@ static void on_drain(void *owner)
         drain(r);
 }
 
-/* The client is gone: the command goes on, its output is dropped. */
-static void on_stream_close(void *owner)
+static void on_room(void *owner)
+{
+    go_on(owner);
+}
+
+/* The client is gone: a command goes on, a run of a session does not. */
+static void on_gone(void *owner)
 {
     struct run *r = owner;
-    bool was_blocked = r->blocked;
-    struct http_stream *st = TAKE_PTR(r->stream);
-    unsigned i;
 
-    http_stream_release(st);
-    r->blocked = false;
-    loop_timer_clear(r->set->loop, &r->ping);
-    for (i = 0; i < r->n_outs; i++)
-        put_units(&r->outs[i]); /* without a stream: forgets */
-    if (r->draining)
-        drain(r);
-    else if (was_blocked)
-        outlets_watch(r, true);
+    if (r->tied && !r->exited) {
+        r->interrupted = true;
+        end_group(r, RUN_TIMEOUT_GRACE_MS);
+    }
+    if (r->blocked)
+        go_on(r);
 }
 
-static const struct http_stream_ops stream_ops = { on_drain, on_stream_close };
+static const struct feed_ops feed_ops = { on_room, on_gone };
 
-static void put_ping(struct run *r)
+static int open_feed(struct run *r, const struct run_req *rq, struct http_stream **stream,
+                     struct err *e)
 {
-    struct buf *b = &r->set->scratch;
+    struct runs *rs = r->set;
+    const struct feed_req fr = {
+        .loop = rs->loop,
+        .server = rs->server,
+        .logs = &rs->logs,
+        .init = rq->init ? rq->init : r->rec->id,
+        .numbered = r->rec != NULL,
+        .ops = &feed_ops,
+        .owner = r,
+    };
 
-    if (r->stream && !r->blocked && event_text(b, "ping", "pong", 4, clock_wall_ms()) == 0)
-        (void)http_stream_write(r->stream, b->data, b->len); /* full: the client has enough */
-    scratch_done(r->set);
-}
-
-static void on_ping(struct loop_timer *t)
-{
-    struct run *r = CONTAINER_OF(t, struct run, ping);
-
-    put_ping(r);
-    (void)loop_timer_set(r->set->loop, t, clock_mono_ms() + RUN_PING_MS);
-}
-
-static int open_stream(struct run *r, struct err *e)
-{
-    struct buf *b = &r->set->scratch;
-    const char *id = r->rec->id;
-
-    r->stream = http_stream_new(r->set->server, RUN_STREAM_MAX, &stream_ops, r);
-    if (!r->stream)
-        return err_nomem(e);
-    if (event_text(b, "init", id, strlen(id), clock_wall_ms()) < 0)
-        return err_nomem(e);
-    (void)http_stream_write(r->stream, b->data, b->len);
-    scratch_done(r->set);
-    put_ping(r);
-    (void)loop_timer_set(r->set->loop, &r->ping, clock_mono_ms() + RUN_PING_MS);
-    return 0;
+    r->feed = feed_new(&fr, stream, e);
+    if (r->feed && r->rec)
+        r->rec->feed = feed_ref(r->feed);
+    return r->feed ? 0 : -1;
 }
 
 /* ---- the start ---- */
@@ -641,19 +601,20 @@ static int outlet_open(struct run *r, struct outlet *o, const char *type, bool s
 static int launch(struct run *r, const struct run_req *rq, struct err *e)
 {
     struct spawn_req sp = rq->spawn;
-    AUTO_FD int out = outlet_open(r, &r->outs[0], "stdout", rq->strip, &sp, e);
+    bool strip = rq->strip || rq->drop_blank;
+    AUTO_FD int out = outlet_open(r, &r->outs[0], "stdout", strip, &sp, e);
     AUTO_FD int err = -1;
 
     if (out < 0)
         return -1;
-    if (!rq->background) {
-        err = outlet_open(r, &r->outs[1], "stderr", rq->strip, &sp, e);
+    if (!rq->background && !rq->merged) {
+        err = outlet_open(r, &r->outs[1], "stderr", strip, &sp, e);
         if (err < 0)
             return -1;
     }
     sp.in = -1;
     sp.out = out;
-    sp.err = rq->background ? out : err;
+    sp.err = err < 0 ? out : err;
     return spawn(&sp, &r->child.pid, e);
 }
 
@@ -681,13 +642,18 @@ static struct run *make_run(struct runs *rs, const struct run_req *rq, struct er
     }
     r->set = rs;
     r->child.on_exit = on_leader_exit;
-    r->ping.on_fire = on_ping;
     r->deadline.on_fire = on_deadline;
     r->grace.on_fire = on_grace;
     r->start_mono_ms = clock_mono_ms();
     r->timeout_ms = rq->timeout_ms;
+    r->tied = rq->tied;
+    r->drop_blank = rq->drop_blank;
+    r->on_end = rq->on_end;
+    r->owner = rq->owner;
     r->outs[0].watch.fd = r->outs[1].watch.fd = -1;
     link_run(r);
+    if (rq->init)
+        return r;
     r->rec = records_add(&rs->records, rq->content, clock_wall_ms());
     if (!r->rec) {
         run_free(r);
@@ -720,36 +686,39 @@ static void not_started(struct run *r, const struct run_req *rq, struct record *
 
     unstart(r);
     if (!rq->background) {
-        records_forget(&rs->records, record);
+        if (record)
+            records_forget(&rs->records, record);
         return;
     }
     records_end(&rs->records, record, EXIT_NOT_STARTED, e->msg, clock_wall_ms());
     *rec = record;
 }
 
-int run_start(struct runs *rs, const struct run_req *rq, struct record **rec,
-              struct http_stream **stream, struct err *e)
+int run_start(struct runs *rs, const struct run_req *rq, struct run_started *out, struct err *e)
 {
     struct run *r = make_run(rs, rq, e);
 
-    *rec = NULL;
+    *out = (struct run_started){ 0 };
     if (!r)
         return -1;
+    if (rq->tmpdir)
+        (void)snprintf(rs->logs.tmpdir, sizeof(rs->logs.tmpdir), "%s", rq->tmpdir);
     if (rq->background) {
-        r->spool = spool_new(rq->tmpdir, e);
+        r->spool = spool_new(&rs->records.spools, rq->tmpdir, e);
         r->rec->spool = r->spool ? spool_ref(r->spool) : NULL;
     }
-    if ((rq->background && !r->spool) || launch(r, rq, e) < 0) {
-        not_started(r, rq, rec, e);
+    if ((rq->background && !r->spool) || launch(r, rq, e) < 0 ||
+        (!rq->background && open_feed(r, rq, &out->stream, e) < 0)) {
+        if (r->child.pid > 0)
+            (void)kill(-r->child.pid, SIGKILL); /* collected as an orphan */
+        not_started(r, rq, &out->rec, e);
         return -1;
     }
     signals_watch_child(rs->signals, &r->child);
     if (rq->timeout_ms)
         (void)loop_timer_set(rs->loop, &r->deadline, clock_mono_ms() + rq->timeout_ms);
-    if (!rq->background && open_stream(r, e) < 0)
-        stream_break(r); /* the client sees a cut; the command runs */
-    *rec = r->rec;
-    *stream = r->stream;
+    out->rec = r->rec;
+    out->run = r;
     return 0;
 }
 
@@ -762,7 +731,6 @@ void runs_free(struct runs *rs)
         return;
     while ((r = rs->head)) {
         signals_unwatch_child(rs->signals, &r->child);
-        stream_break(r);
         for (i = 0; i < r->n_outs; i++)
             loop_timer_clear(rs->loop, &r->outs[i].cr);
         unstart(r);

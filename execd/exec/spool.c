@@ -13,6 +13,7 @@
 enum { SPOOL_STEP = 1 << 20 }; /* old output is dropped in pieces of this */
 
 struct spool {
+    struct spools *set;
     int fd;
     unsigned refs;
     uint64_t size;  /* end of the output */
@@ -21,7 +22,7 @@ struct spool {
     bool failed; /* a write failed: everything since is missing */
 };
 
-struct spool *spool_new(const char *tmpdir, struct err *e)
+struct spool *spool_new(struct spools *set, const char *tmpdir, struct err *e)
 {
     struct spool *s = calloc(1, sizeof(*s));
 
@@ -41,6 +42,8 @@ struct spool *spool_new(const char *tmpdir, struct err *e)
         free(s);
         return NULL;
     }
+    s->set = set;
+    set->n++;
     return s;
 }
 
@@ -55,22 +58,28 @@ void spool_unref(struct spool *s)
     if (!s || --s->refs)
         return;
     (void)close(s->fd);
+    s->set->n--;
+    s->set->bytes -= s->size - s->start;
     free(s);
 }
 
 /* Gives the oldest output back to the file system; the offsets stay. */
 static void drop_oldest(struct spool *s)
 {
-    uint64_t keep = s->max - SPOOL_STEP;
+    uint64_t share = s->set->bytes > SPOOLS_MAX ? SPOOLS_MAX / s->set->n : s->max;
+    uint64_t max = share < SPOOL_SHARE_MIN ? SPOOL_SHARE_MIN : share < s->max ? share : s->max;
+    uint64_t keep = max - SPOOL_STEP;
     uint64_t to = s->size > keep ? (s->size - keep) & ~(uint64_t)4095 : 0;
 
-    if (s->size - s->start <= s->max || to <= s->start)
+    if (s->size - s->start <= max || to <= s->start)
         return;
     if (fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)s->start,
-                  (off_t)(to - s->start)) < 0)
+                  (off_t)(to - s->start)) < 0) {
         s->failed = true; /* no holes on this file system: stop instead of growing */
-    else
+    } else {
+        s->set->bytes -= to - s->start;
         s->start = to;
+    }
 }
 
 void spool_append(struct spool *s, const char *data, size_t len)
@@ -88,6 +97,7 @@ void spool_append(struct spool *s, const char *data, size_t len)
         data += n;
         len -= (size_t)n;
         s->size += (uint64_t)n;
+        s->set->bytes += (uint64_t)n;
         drop_oldest(s);
     }
 }

@@ -6,16 +6,28 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include <stdbool.h>
+
 struct err;
 struct spool;
 
 enum {
     SPOOL_DISK_MAX = 64 << 20, /* bytes kept of one command */
     SPOOL_MEMORY_MAX = 4 << 20,
+    SPOOL_SHARE_MIN = 2 << 20, /* what each may keep however many there are */
+    SPOOLS_MAX =
+        1 << 30, /* bytes kept of all; more than SPOOLS_MAX / SPOOL_SHARE_MIN share it out */
     SPOOL_READ_MAX = 16 << 20, /* bytes of one answer */
 };
 
-struct spool *spool_new(const char *tmpdir, struct err *e); /* with one reference */
+/* What all of them take. Zero-initialise it. */
+struct spools {
+    uint64_t bytes;
+    unsigned n;
+};
+
+/* With one reference. set outlives it. */
+struct spool *spool_new(struct spools *set, const char *tmpdir, struct err *e);
 struct spool *spool_ref(struct spool *s);
 void spool_unref(struct spool *s); /* takes NULL */
 /* Never fails towards the writer: what cannot be stored is counted as lost. */

@@ -13,6 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define AT(number) ((struct event_stamp){ 5, (number) })
+/* The traceback argument and its length. */
+#define LINES(...)                                                                                 \
+    (const char *const[]){ __VA_ARGS__ },                                                          \
+        sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *)
+
 static void same_as_jansson(const char *text, size_t len)
 {
     struct buf out = BUF_INIT(1 << 20);
@@ -20,7 +26,8 @@ static void same_as_jansson(const char *text, size_t len)
                              "timestamp", (json_int_t)1760000000000);
     json_t *got;
 
-    assert_int_equal(event_text(&out, "stdout", text, len, 1760000000000), 0);
+    assert_int_equal(
+        event_text(&out, "stdout", text, len, (struct event_stamp){ 1760000000000, 0 }), 0);
     assert_true(out.len > 2 && strcmp(out.data + out.len - 2, "\n\n") == 0);
     out.data[out.len - 2] = '\0';
     assert_null(strchr(out.data, '\n'));
@@ -63,19 +70,19 @@ static void exact_text(void **state)
     struct buf out = BUF_INIT(4096);
 
     (void)state;
-    assert_int_equal(event_text(&out, "ping", "pong", 4, 5), 0);
+    assert_int_equal(event_text(&out, "ping", "pong", 4, AT(0)), 0);
     assert_string_equal(out.data, "{\"type\":\"ping\",\"text\":\"pong\",\"timestamp\":5}\n\n");
     buf_clear(&out);
-    assert_int_equal(event_complete(&out, 7, 5), 0);
+    assert_int_equal(event_complete(&out, 7, AT(0)), 0);
     assert_string_equal(
         out.data, "{\"type\":\"execution_complete\",\"execution_time\":7,\"timestamp\":5}\n\n");
     buf_clear(&out);
-    assert_int_equal(event_error(&out, "CommandExecError", "3", "exit status 3", NULL, 5), 0);
+    assert_int_equal(event_error(&out, "CommandExecError", "3", LINES("exit status 3"), AT(0)), 0);
     assert_string_equal(out.data, "{\"type\":\"error\",\"error\":{\"ename\":\"CommandExecError\","
                                   "\"evalue\":\"3\",\"traceback\":[\"exit status 3\"]},"
                                   "\"timestamp\":5}\n\n");
     buf_clear(&out);
-    assert_int_equal(event_error(&out, "E", "-1", "a\"b", "c", 5), 0);
+    assert_int_equal(event_error(&out, "E", "-1", LINES("a\"b", "c"), AT(0)), 0);
     assert_non_null(strstr(out.data, "\"traceback\":[\"a\\\"b\",\"c\"]"));
     buf_free(&out);
 }
@@ -85,7 +92,7 @@ static void a_full_buffer_is_told(void **state)
     struct buf out = BUF_INIT(40);
 
     (void)state;
-    assert_int_equal(event_text(&out, "stdout", "0123456789012345678901234567890", 31, 5), -1);
+    assert_int_equal(event_text(&out, "stdout", "0123456789012345678901234567890", 31, AT(0)), -1);
     buf_free(&out);
 }
 
