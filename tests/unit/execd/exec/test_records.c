@@ -14,7 +14,7 @@
 
 static void found_until_a_day_has_passed(void **state)
 {
-    struct records rs = { 0 };
+    struct records rs = { .bytes = 0 };
     struct record *r = records_add(&rs, "true", 1000);
     char id[RECORD_ID_TEXT];
 
@@ -33,7 +33,7 @@ static void found_until_a_day_has_passed(void **state)
 
 static void the_oldest_ended_ones_make_room(void **state)
 {
-    struct records rs = { 0 };
+    struct records rs = { .bytes = 0 };
     char *big = calloc(1, 100001);
     struct record *running;
     char id[RECORD_ID_TEXT];
@@ -54,8 +54,9 @@ static void the_oldest_ended_ones_make_room(void **state)
 
 static void spool_by_offset(void **state)
 {
+    struct spools set = { 0 };
     struct err e = { 0 };
-    struct spool *s = spool_new(NULL, &e);
+    struct spool *s = spool_new(&set, NULL, &e);
     uint64_t next;
     size_t len;
     char *out;
@@ -74,13 +75,16 @@ static void spool_by_offset(void **state)
     assert_int_equal(next, 11);
     free(out);
     spool_unref(s);
+    assert_int_equal(set.n, 0);
+    assert_int_equal(set.bytes, 0);
 }
 
 static void spool_keeps_the_newest(void **state)
 {
     enum { BLOCK = 1 << 20 };
+    struct spools set = { 0 };
     struct err e = { 0 };
-    struct spool *s = spool_new(NULL, &e);
+    struct spool *s = spool_new(&set, NULL, &e);
     char *block = malloc(BLOCK);
     uint64_t total = 0;
     uint64_t next;
@@ -100,6 +104,8 @@ static void spool_keeps_the_newest(void **state)
     free(out);
     free(block);
     spool_unref(s);
+    assert_int_equal(set.n, 0);
+    assert_int_equal(set.bytes, 0);
 }
 
 int main(void)
