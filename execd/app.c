@@ -12,6 +12,7 @@
 #include "execd/exec/hooks.h"
 #include "execd/exec/launch.h"
 #include "execd/exec/run.h"
+#include "execd/exec/session.h"
 #include "execd/exec/supervise.h"
 #include "execd/proxy/proxy.h"
 
@@ -138,7 +139,8 @@ static int open_loop(struct app *app, struct err *e)
     app->flush = (struct loop_hook){ .before_wait = check_flushed, .arg = app };
     loop_hook_add(app->loop, &app->flush);
     app->runs = app->hooks ? runs_new(app->loop, app->signals, e) : NULL;
-    app->jobs = app->runs ? jobs_new(1, APP_JOBS_MAX, e) : NULL;
+    app->sessions = app->runs ? sessions_new(app->runs, e) : NULL;
+    app->jobs = app->sessions ? jobs_new(1, APP_JOBS_MAX, e) : NULL;
     return app->jobs ? 0 : -1;
 }
 
@@ -291,6 +293,7 @@ void app_free(struct app *app)
     jobs_stop(app->jobs);
     hooks_free(app->hooks); /* a claim that waits for preStart is answered */
     runs_free(app->runs);
+    sessions_free(app->sessions);
     http_server_free(app->server);
     jobs_free(app->jobs); /* not before: a late request is refused by them */
     app->server = NULL;

@@ -39,6 +39,7 @@ struct app {
     struct http_server *server; /* gets its connections from the proxy */
     struct proxy *proxy;
     struct runs *runs;
+    struct sessions *sessions;
     struct supervisor *supervisor;
     struct hooks *hooks;
     struct env base;               /* what every child starts from, without the agent's own */

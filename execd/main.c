@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "common/json/jx.h"
 #include "execd/app.h"
+#include "execd/exec/session_state.h"
 #include "execd/options.h"
 
 #include <malloc.h>
@@ -27,7 +28,8 @@ int main(int argc, char **argv)
     struct app *app;
     int status;
 
-    (void)argc;
+    if (argc > 2 && strcmp(argv[1], SESSION_STATE_VERB) == 0)
+        return session_state_write(argv[2], environ);
     tune_memory();
     if (options_parse((const char *const *)argv, &opt, &e) < 0) {
         log_error("bad arguments", LOG_S("error", e.msg));

@@ -65,7 +65,7 @@ static int place_all(const struct spawn_req *rq)
         return -1;
     /* whatever else was inherited without close-on-exec; older kernels lack the call */
     (void)syscall(SYS_close_range, 3U, ~0U, 4U /* CLOSE_RANGE_CLOEXEC */);
-    return 0;
+    return rq->keep ? fcntl(rq->keep, F_SETFD, 0) : 0;
 }
 
 /* Raw calls: glibc's wrappers would switch every thread of the process whose memory a vfork child

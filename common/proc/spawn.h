@@ -15,6 +15,7 @@ struct spawn_req {
     int in;            /* descriptors that become 0, 1, 2; -1: the null device */
     int out;
     int err;
+    int keep;         /* one more that the child has under the same number, above 2; 0: none */
     bool new_session; /* setsid instead of setpgid */
     bool set_ids;     /* switch to uid, gid and groups (skipped when it would change nothing) */
     uid_t uid;

@@ -5,7 +5,7 @@
 #include "common/base/rand.h"
 #include "execd/app.h"
 
-enum { COMMAND_BODY_MAX = 4 << 20, DIRS_BODY_MAX = 1 << 20 };
+enum { COMMAND_BODY_MAX = 4 << 20, DIRS_BODY_MAX = 1 << 20, SESSION_BODY_MAX = 64 << 10 };
 
 /* Answers at any time, to anyone: the gateway and the SDK wait with it for the agent. */
 static int ping_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
@@ -22,6 +22,9 @@ const struct http_route api_routes[] = {
     { "GET", "/command/status/{id}", command_status, 0, 0, NULL },
     { "GET", "/command/{id}/resume", command_resume, 0, 0, NULL },
     { "GET", "/command/{id}/logs", command_logs, 0, 0, NULL },
+    { "POST", "/session", session_post, 0, SESSION_BODY_MAX, NULL },
+    { "POST", "/session/{id}/run", session_run_post, 0, COMMAND_BODY_MAX, NULL },
+    { "DELETE", "/session/{id}", session_remove, 0, 0, NULL },
     { "GET", "/files/info", files_info, HTTP_BLOCKING, 0, NULL },
     { "DELETE", "/files", files_delete, HTTP_BLOCKING, 0, NULL },
     { "GET", "/files/download", files_download, HTTP_BLOCKING, 0, NULL },

@@ -12,6 +12,8 @@ struct api_table {
 };
 extern const struct api_table claim_table;
 extern const struct api_table command_table;
+extern const struct api_table session_add_table;
+extern const struct api_table session_run_table;
 extern const struct api_table mount_table;
 extern const struct api_table dirs_table;
 extern const struct api_table upload_table;
@@ -31,6 +33,14 @@ int command_delete(void *app, struct http_req *rq, struct http_resp *rs, struct 
 int command_status(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int command_resume(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int command_logs(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+
+int session_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int session_run_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int session_remove(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+
+void stream_headers(struct http_resp *rs);
+/* A stream whose end is known already: init, and how it ended. failure NULL: it is started. stream.c */
+int stream_short(const char *id, const char *failure, struct http_resp *rs, struct err *e);
 
 /* Runs fn on each "path" of the query, resolved, until one fails. files.c */
 int each_path(struct app *app, struct http_req *rq, int (*fn)(const char *path, struct err *e),

@@ -11,6 +11,7 @@
 #include "execd/exec/feed.h"
 #include "execd/exec/launch.h"
 #include "execd/exec/run.h"
+#include "execd/exec/session.h"
 #include "execd/exec/spool.h"
 
 #include <inttypes.h>
@@ -19,7 +20,6 @@
 enum {
     COMMAND_ARGS_MAX = 65536,
     COMMAND_ENVS_MAX = ENV_VARS_MAX,
-    REPLY_MAX = 16 * 1024,
 };
 
 struct command {
@@ -94,31 +94,6 @@ static int to_launch(struct http_req *rq, const struct command *c, struct launch
     return 0;
 }
 
-static void stream_headers(struct http_resp *rs)
-{
-    rs->content_type = "text/event-stream";
-    http_resp_header(rs, "Cache-Control", "no-cache");
-    http_resp_header(rs, "X-Accel-Buffering", "no");
-}
-
-/* A stream whose end is known already: init, and how it ended. failure NULL: it is started. */
-static int short_stream(const char *id, const char *failure, struct http_resp *rs, struct err *e)
-{
-    AUTO_BUF struct buf b = BUF_INIT(REPLY_MAX);
-    struct event_stamp now = { clock_wall_ms(), 0 };
-
-    if (event_text(&b, "init", id, strlen(id), now) < 0 ||
-        event_text(&b, "ping", "pong", 4, now) < 0)
-        return err_nomem(e);
-    if (failure ? event_error(&b, "CommandExecError", failure, &failure, 1, now) < 0
-                : event_complete(&b, 0, now) < 0)
-        return err_nomem(e);
-    stream_headers(rs);
-    rs->body_len = b.len;
-    rs->body = buf_take(&b);
-    return rs->body ? 0 : err_nomem(e);
-}
-
 /* The command could not be started: the stream says so (contract/execd.md 6.1, 5.7). */
 static int not_started(const struct record *rec, const struct err *why, struct http_resp *rs,
                        struct err *e)
@@ -130,7 +105,7 @@ static int not_started(const struct record *rec, const struct err *why, struct h
         return -1;
     }
     rand_hex(id, (RECORD_ID_TEXT - 1) / 2);
-    return short_stream(rec ? rec->id : id, why->msg, rs, e);
+    return stream_short(rec ? rec->id : id, why->msg, rs, e);
 }
 
 static int start(struct app *app, struct http_req *rq, const struct command *c,
@@ -158,7 +133,7 @@ static int start(struct app *app, struct http_req *rq, const struct command *c,
         return not_started(started.rec, &why, rs, e);
     }
     if (c->background)
-        return short_stream(started.rec->id, NULL, rs, e);
+        return stream_short(started.rec->id, NULL, rs, e);
     stream_headers(rs);
     rs->stream = started.stream;
     return 0;
@@ -196,6 +171,7 @@ int command_delete(void *arg, struct http_req *rq, struct http_resp *rs, struct 
 {
     struct app *app = arg;
     struct interrupt *in = arena_alloc(&rq->arena, sizeof(*in));
+    struct session *session;
     struct record *rec;
     const char *id;
     int rc = http_req_query(rq, "id", 0, &id, e);
@@ -206,6 +182,11 @@ int command_delete(void *arg, struct http_req *rq, struct http_resp *rs, struct 
     if (!rc || !*id)
         return err_api(e, ERRC_INVALID, "MISSING_QUERY", "query parameter id is missing");
     rec = records_find(runs_records(app->runs), id);
+    session = rec ? NULL : sessions_find(app->sessions, id);
+    if (session) {
+        session_delete(session);
+        return 0;
+    }
     if (!rec)
         return err_set(e, ERRC_INTERNAL, "error interrupting command: %.64s: no such session", id);
     if (!rec->run)

@@ -57,12 +57,15 @@ static int make_env(struct launch *out, const struct launch_req *rq, const struc
     return 0;
 }
 
-static int check_cwd(struct launch *out, const char *cwd, struct err *e)
+int launch_enter(struct launch *out, const char *dir, struct err *e)
 {
+    char *copy = strdup(dir);
     struct stat st;
 
-    if (expand_path(cwd, &out->env, &out->cwd, e) < 0)
-        return -1;
+    if (!copy)
+        return err_nomem(e);
+    free(out->cwd);
+    out->cwd = copy;
     if (stat(out->cwd, &st) < 0) {
         (void)err_sys(e, errno, "working directory %s", out->cwd);
         e->code = ERRC_INVALID; /* the request's fault, whatever the reason */
@@ -75,6 +78,15 @@ static int check_cwd(struct launch *out, const char *cwd, struct err *e)
     if (out->cwd[0] == '/' && env_set(&out->env, "PWD", out->cwd) < 0)
         return too_large(e);
     return 0;
+}
+
+static int check_cwd(struct launch *out, const char *cwd, struct err *e)
+{
+    AUTO_FREE char *dir = NULL;
+
+    if (expand_path(cwd, &out->env, &dir, e) < 0)
+        return -1;
+    return launch_enter(out, dir, e);
 }
 
 /* A switch that would change nothing is left out: it works without the capability. */
@@ -126,7 +138,7 @@ static const char *path_of(const struct env *v)
     return path && *path ? path : LAUNCH_PATH;
 }
 
-static int find_shell(struct launch *out, const struct env *base, struct err *e)
+int launch_shell(struct launch *out, const struct env *base, struct err *e)
 {
     const char *path = path_of(base);
 
@@ -154,7 +166,7 @@ int launch_find(struct launch *out, const struct launch_req *rq, const struct en
     size_t n = rq->command ? 3 : rq->n_argv;
     size_t i;
 
-    if (rq->command ? find_shell(out, base, e) < 0 : find_program(out, rq->argv[0], e) < 0)
+    if (rq->command ? launch_shell(out, base, e) < 0 : find_program(out, rq->argv[0], e) < 0)
         return -1;
     out->argv = calloc(n + 1, sizeof(*out->argv));
     if (!out->argv)

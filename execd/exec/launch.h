@@ -43,6 +43,10 @@ int launch_prepare(struct launch *out, const struct launch_req *rq, const struct
 /* The program, after launch_prepare. -1: there is none (no shell, not in PATH). */
 int launch_find(struct launch *out, const struct launch_req *rq, const struct env *base,
                 struct err *e);
+/* Takes dir, as it is, for the working directory. -1: ERRC_INVALID, it cannot be one. */
+int launch_enter(struct launch *out, const char *dir, struct err *e);
+/* Only the shell's path: bash, else sh. */
+int launch_shell(struct launch *out, const struct env *base, struct err *e);
 /* What spawn needs; valid as long as *l and the request are. */
 struct spawn_req launch_spawn(const struct launch *l);
 /* Adds to a failed spawn's error what may be the cause. */
