@@ -140,7 +140,7 @@ static int open_loop(struct app *app, struct err *e)
     loop_hook_add(app->loop, &app->flush);
     app->runs = app->hooks ? runs_new(app->loop, app->signals, e) : NULL;
     app->sessions = app->runs ? sessions_new(app->runs, e) : NULL;
-    app->jobs = app->sessions ? jobs_new(1, APP_JOBS_MAX, e) : NULL;
+    app->jobs = app->sessions ? jobs_new(APP_WORKERS, APP_JOBS_MAX, e) : NULL;
     return app->jobs ? 0 : -1;
 }
 
@@ -290,6 +290,7 @@ void app_free(struct app *app)
 {
     if (!app)
         return;
+    http_server_give_up(app->server);
     jobs_stop(app->jobs);
     hooks_free(app->hooks); /* a claim that waits for preStart is answered */
     runs_free(app->runs);

@@ -1,5 +1,5 @@
-/* The agent as a whole: what its parts share. One loop, one thread; the helper thread (jobs) runs
- * the routes of files only, and of this structure looks at `base` and `umask`, which do not change
+/* The agent as a whole: what its parts share. One loop, one thread; the helper threads (jobs) run
+ * the routes of files only, and of this structure look at `base` and `umask`, which do not change
  * once such a route is open.
  * No locks of its own. */
 #pragma once
@@ -18,6 +18,7 @@ enum {
     APP_SERVER_CONNECTIONS_MAX = APP_CONNECTIONS_MAX + 128, /* ends it has not yet noticed */
     APP_IDLE_TIMEOUT_S = 600,
     APP_SERVER_IDLE_S = 720, /* longer than the front keeps its end: it never meets a stale one */
+    APP_WORKERS = 3,         /* a long search or replacement does not hold up the others */
     APP_JOBS_MAX = 256,
     APP_FLUSH_MS = 1000, /* for answers under way when the agent ends */
     APP_LAST_STEPS = 10, /* and for those of jobs that took longer */

@@ -188,6 +188,7 @@ static enum MHD_Result start(struct exchange *x, const char *method)
         memcpy(&x->peer, info->client_addr, len);
     }
     x->rq.peer = (struct sockaddr *)&x->peer;
+    x->from = server_peer(x->conn);
     x->phase = PHASE_BODY;
     if (is_preflight(x, method)) {
         preflight(x);
@@ -263,6 +264,13 @@ static bool offload(struct exchange *x, job_fn fn)
     }
     MHD_suspend_connection(x->conn);
     return true;
+}
+
+bool http_req_gone(const struct http_req *rq)
+{
+    const struct exchange *x = CONTAINER_OF(rq, struct exchange, rq);
+
+    return atomic_load(&x->server->given_up) || (x->from && atomic_load(&x->from->gone));
 }
 
 /* ---- deferred answers ---- */

@@ -123,6 +123,8 @@ int http_server_adopt(struct http_server *s, int fd, const struct sockaddr *peer
 int http_server_connect(struct http_server *s, struct err *e);
 /* Stops accepting; running requests go on, connections close after their response. */
 void http_server_drain(struct http_server *s);
+/* From now on nobody waits for answers: long jobs that ask http_req_gone end early. Takes NULL. */
+void http_server_give_up(struct http_server *s);
 unsigned http_server_active(const struct http_server *s); /* requests under way */
 /* Aborts what still runs (streams are cut), frees. Jobs must have ended and the loop must no longer
  * run: jobs_free first. Answers of the last jobs go out as far as the sockets take them. */
@@ -138,6 +140,11 @@ int http_req_query(struct http_req *rq, const char *name, unsigned nth, const ch
                    struct err *e);
 /* Decodes %XX (and '+' when plus); -1 when broken or when it holds a NUL. */
 int http_percent_decode(struct arena *a, const char *s, size_t len, bool plus, const char **out);
+
+/* Whether nobody waits for the answer any longer: the client has left (one that shuts down its
+ * sending side counts as gone), or the server gives up. For long work in the job pool, which asks
+ * now and then. */
+bool http_req_gone(const struct http_req *rq);
 
 /* ---- response ---- */
 

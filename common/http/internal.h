@@ -5,6 +5,7 @@
 #include "common/http/http.h"
 
 #include <microhttpd.h>
+#include <stdatomic.h>
 
 struct http_server {
     struct loop *loop;
@@ -19,6 +20,7 @@ struct http_server {
     unsigned active;
     bool draining;
     bool closing; /* being freed: nothing new is begun */
+    atomic_bool given_up;
     bool resumed; /* libmicrohttpd has to be run before the next wait */
 };
 
@@ -36,7 +38,7 @@ struct peer {
     struct MHD_Connection *conn;
     struct loop_fd watch;
     struct http_stream *stream; /* the response under way when it is one */
-    bool gone;                  /* it has shut down its sending side */
+    atomic_bool gone;           /* it has shut down its sending side; jobs look at it */
 };
 
 /* NULL when memory was out as it came: its leaving is then seen by the idle timeout only. */
@@ -53,6 +55,7 @@ enum phase {
 struct exchange {
     struct http_server *server;
     struct MHD_Connection *conn;
+    const struct peer *from; /* NULL when memory was out */
     struct http_req rq;
     struct http_resp rs;
     struct err err;

@@ -309,6 +309,12 @@ unsigned http_server_active(const struct http_server *s)
     return s->active;
 }
 
+void http_server_give_up(struct http_server *s)
+{
+    if (s)
+        atomic_store(&s->given_up, true);
+}
+
 void http_server_free(struct http_server *s)
 {
     struct http_stream *st;
