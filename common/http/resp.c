@@ -1,5 +1,7 @@
 #include "common/http/internal.h"
 
+#include "common/base/cleanup.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,21 +22,64 @@ int http_resp_json(struct http_resp *rs, int status, char *text, struct err *e)
     return 0;
 }
 
+/* ---- files ---- */
+
+/* libmicrohttpd's own answer from a descriptor reads 4 KiB at a time: four times slower. */
+enum { FILE_BLOCK = 64 * 1024 };
+
+struct file {
+    int fd;
+    uint64_t off;
+};
+
+static ssize_t file_read(void *cls, uint64_t pos, char *out, size_t max)
+{
+    const struct file *f = cls;
+    ssize_t n;
+
+    do
+        n = pread(f->fd, out, max, (off_t)(f->off + pos));
+    while (n < 0 && errno == EINTR);
+    return n > 0 ? n : MHD_CONTENT_READER_END_WITH_ERROR; /* 0: it was cut meanwhile */
+}
+
+static void file_free(void *cls)
+{
+    struct file *f = cls;
+
+    (void)close(f->fd);
+    free(f);
+}
+
+/* Takes over fd. */
+static struct MHD_Response *make_file(int fd, uint64_t off, uint64_t len)
+{
+    size_t block = len < FILE_BLOCK ? (size_t)len + 1 : FILE_BLOCK; /* none may be 0 */
+    struct file *f = malloc(sizeof(*f));
+    struct MHD_Response *r;
+
+    if (!f) {
+        (void)close(fd);
+        return NULL;
+    }
+    *f = (struct file){ fd, off };
+    r = MHD_create_response_from_callback(len, block, file_read, f, file_free);
+    if (!r)
+        file_free(f);
+    return r;
+}
+
+/* ---- all ---- */
+
 static struct MHD_Response *make(struct exchange *x)
 {
     struct http_resp *rs = &x->rs;
     struct MHD_Response *r;
-    int fd = rs->file_fd;
 
     if (rs->stream)
         return stream_response(rs->stream, x->conn);
-    if (fd >= 0) {
-        rs->file_fd = -1;
-        r = MHD_create_response_from_fd_at_offset64(rs->file_len, fd, rs->file_off);
-        if (!r)
-            (void)close(fd);
-        return r;
-    }
+    if (rs->file_fd >= 0)
+        return make_file(TAKE_FD(rs->file_fd), rs->file_off, rs->file_len);
     r = MHD_create_response_from_buffer(rs->body_len, rs->body ? rs->body : (char *)"",
                                         rs->body ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
     if (r)
