@@ -3,9 +3,15 @@
 #include "common/agent/wire.h"
 #include "common/base/macros.h"
 #include "common/base/rand.h"
+#include "execd/api/scope.h"
 #include "execd/app.h"
 
-enum { COMMAND_BODY_MAX = 4 << 20, DIRS_BODY_MAX = 1 << 20, SESSION_BODY_MAX = 64 << 10 };
+enum {
+    COMMAND_BODY_MAX = 4 << 20,
+    SESSION_BODY_MAX = 64 << 10,
+    DIRS_BODY_MAX = 1 << 20,
+    REPLACE_BODY_MAX = 4 << 20,
+};
 
 /* Answers at any time, to anyone: the gateway and the SDK wait with it for the agent. */
 static int ping_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
@@ -13,6 +19,13 @@ static int ping_get(void *app, struct http_req *rq, struct http_resp *rs, struct
     (void)app, (void)rq, (void)rs, (void)e;
     return 0;
 }
+
+/* As the agent, and as an account: the handler looks at its route (scope.h). */
+#define FILE_ROUTE(method, path, handler, max_body, sink)                                          \
+    { method, path, handler, HTTP_BLOCKING, max_body, sink },                                      \
+    {                                                                                              \
+        method, SCOPE_PREFIX path, handler, HTTP_BLOCKING, max_body, sink                          \
+    }
 
 const struct http_route api_routes[] = {
     { "GET", "/ping", ping_get, HTTP_OPEN, 0, NULL },
@@ -25,13 +38,17 @@ const struct http_route api_routes[] = {
     { "POST", "/session", session_post, 0, SESSION_BODY_MAX, NULL },
     { "POST", "/session/{id}/run", session_run_post, 0, COMMAND_BODY_MAX, NULL },
     { "DELETE", "/session/{id}", session_remove, 0, 0, NULL },
-    { "GET", "/files/info", files_info, HTTP_BLOCKING, 0, NULL },
-    { "DELETE", "/files", files_delete, HTTP_BLOCKING, 0, NULL },
-    { "GET", "/files/download", files_download, HTTP_BLOCKING, 0, NULL },
-    { "POST", "/files/upload", upload_post, HTTP_BLOCKING, 0, &upload_sink },
-    { "GET", "/directories/list", dirs_list, HTTP_BLOCKING, 0, NULL },
-    { "POST", "/directories", dirs_make, HTTP_BLOCKING, DIRS_BODY_MAX, NULL },
-    { "DELETE", "/directories", dirs_remove, HTTP_BLOCKING, 0, NULL },
+    FILE_ROUTE("GET", "/files/info", files_info, 0, NULL),
+    FILE_ROUTE("DELETE", "/files", files_delete, 0, NULL),
+    FILE_ROUTE("GET", "/files/download", files_download, 0, NULL),
+    FILE_ROUTE("POST", "/files/upload", upload_post, 0, &upload_sink),
+    FILE_ROUTE("GET", "/files/search", files_search, 0, NULL),
+    FILE_ROUTE("POST", "/files/mv", files_move, DIRS_BODY_MAX, NULL),
+    FILE_ROUTE("POST", "/files/permissions", files_permissions, DIRS_BODY_MAX, NULL),
+    FILE_ROUTE("POST", "/files/replace", files_replace, REPLACE_BODY_MAX, NULL),
+    FILE_ROUTE("GET", "/directories/list", dirs_list, 0, NULL),
+    FILE_ROUTE("POST", "/directories", dirs_make, DIRS_BODY_MAX, NULL),
+    FILE_ROUTE("DELETE", "/directories", dirs_remove, 0, NULL),
 };
 const size_t api_n_routes = ARRAY_LEN(api_routes);
 

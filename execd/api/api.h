@@ -15,7 +15,9 @@ extern const struct api_table command_table;
 extern const struct api_table session_add_table;
 extern const struct api_table session_run_table;
 extern const struct api_table mount_table;
-extern const struct api_table dirs_table;
+extern const struct api_table wish_table;
+extern const struct api_table move_table;
+extern const struct api_table replace_table;
 extern const struct api_table upload_table;
 
 extern const struct http_route api_routes[];
@@ -42,12 +44,13 @@ void stream_headers(struct http_resp *rs);
 /* A stream whose end is known already: init, and how it ended. failure NULL: it is started. stream.c */
 int stream_short(const char *id, const char *failure, struct http_resp *rs, struct err *e);
 
-/* Runs fn on each "path" of the query, resolved, until one fails. files.c */
-int each_path(struct app *app, struct http_req *rq, int (*fn)(const char *path, struct err *e),
-              struct err *e);
 int files_info(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int files_delete(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int files_download(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int files_search(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int files_move(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int files_permissions(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int files_replace(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 
 int dirs_list(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int dirs_make(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);

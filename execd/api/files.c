@@ -5,7 +5,7 @@
 #include "common/base/num.h"
 #include "common/json/jx.h"
 #include "execd/api/api.h"
-#include "execd/app.h"
+#include "execd/api/scope.h"
 #include "execd/fs/headers.h"
 #include "execd/fs/info.h"
 #include "execd/fs/path.h"
@@ -13,23 +13,9 @@
 #include "execd/fs/slice.h"
 #include "execd/fs/tmpfile.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
-
-/* The one path a route needs. */
-static int required_path(struct app *app, struct http_req *rq, char **out, struct err *e)
-{
-    const char *arg;
-    int rc = http_req_query(rq, "path", 0, &arg, e);
-
-    if (rc < 0)
-        return -1;
-    if (!rc || !*arg)
-        return err_api(e, ERRC_INVALID, "MISSING_QUERY", "query parameter path is missing");
-    return path_resolve(arg, &app->base, out, e);
-}
 
 /* ---- info ---- */
 
@@ -49,9 +35,8 @@ static int add_info(json_t *map, const char *arg, const char *path, const struct
     return rc < 0 ? err_nomem(e) : 0;
 }
 
-int files_info(void *arg, struct http_req *rq, struct http_resp *rs, struct err *e)
+static int info(struct scope *s, struct http_req *rq, struct http_resp *rs, struct err *e)
 {
-    struct app *app = arg;
     AUTO_NAMES struct names n = { 0 };
     json_t *map = json_object();
     const char *asked;
@@ -62,14 +47,19 @@ int files_info(void *arg, struct http_req *rq, struct http_resp *rs, struct err 
         AUTO_FREE char *path = NULL;
 
         rc = http_req_query(rq, "path", i, &asked, e);
-        if (rc == 1 && (path_resolve(asked, &app->base, &path, e) < 0 ||
-                        add_info(map, asked, path, &n, e) < 0))
+        if (rc == 1 &&
+            (path_resolve(asked, &s->from, &path, e) < 0 || add_info(map, asked, path, &n, e) < 0))
             rc = -1;
     }
     if (rc == 0)
         rc = http_resp_json(rs, 200, jx_dump(map, false), e);
     json_decref(map);
     return rc;
+}
+
+int files_info(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
+{
+    return scope_run(app, info, rq, rs, e);
 }
 
 /* ---- delete ---- */
@@ -87,46 +77,18 @@ static int delete_file(const char *path, struct err *e)
     return 0;
 }
 
-int each_path(struct app *app, struct http_req *rq, int (*fn)(const char *path, struct err *e),
-              struct err *e)
-{
-    const char *asked;
-    unsigned i;
-    int rc = 1;
-
-    for (i = 0; rc == 1; i++) {
-        AUTO_FREE char *path = NULL;
-
-        rc = http_req_query(rq, "path", i, &asked, e);
-        if (rc == 1 && (path_resolve(asked, &app->base, &path, e) < 0 || fn(path, e) < 0))
-            rc = -1;
-    }
-    return rc;
-}
-
-int files_delete(void *arg, struct http_req *rq, struct http_resp *rs, struct err *e)
+static int delete_files(struct scope *s, struct http_req *rq, struct http_resp *rs, struct err *e)
 {
     (void)rs;
-    return each_path(arg, rq, delete_file, e);
+    return scope_each_path(s, rq, delete_file, e);
+}
+
+int files_delete(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
+{
+    return scope_run(app, delete_files, rq, rs, e);
 }
 
 /* ---- download ---- */
-
-/* A FIFO or a device would block or do something when it is opened: looked at before. */
-static int open_regular(const char *path, struct stat *st, struct err *e)
-{
-    AUTO_FD int fd = -1;
-
-    if (stat(path, st) < 0)
-        return path_fail(e, errno, "read", path);
-    if (!S_ISREG(st->st_mode))
-        return err_set(e, ERRC_INTERNAL, "%.300s is %s", path,
-                       S_ISDIR(st->st_mode) ? "a directory" : "not a regular file");
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0 || fstat(fd, st) < 0)
-        return path_fail(e, errno, "read", path);
-    return TAKE_FD(fd);
-}
 
 static int attachment(struct http_req *rq, struct http_resp *rs, const char *path,
                       const struct stat *st, struct err *e)
@@ -195,10 +157,18 @@ static int send_range(struct http_req *rq, struct http_resp *rs, const char *ran
     return 0;
 }
 
+static int refuse_stale(struct http_resp *rs, struct err *e)
+{
+    return http_resp_json(rs, 412,
+                          strdup("{\"code\":\"PRECONDITION_FAILED\",\"message\":\"the file was "
+                                 "modified after If-Unmodified-Since\"}"),
+                          e);
+}
+
 static int send_file(struct http_req *rq, struct http_resp *rs, const char *path, struct err *e)
 {
     struct stat st;
-    AUTO_FD int fd = open_regular(path, &st, e);
+    AUTO_FD int fd = path_open_regular(path, "read", &st, e);
     const char *range;
     int status;
 
@@ -206,7 +176,7 @@ static int send_file(struct http_req *rq, struct http_resp *rs, const char *path
         return -1;
     status = precondition(rq, &st);
     if (status == 412)
-        return err_set(e, ERRC_INVALID, "%.300s was modified after If-Unmodified-Since", path);
+        return refuse_stale(rs, e);
     if (status) {
         rs->status = status;
         return 0;
@@ -233,18 +203,18 @@ static int line_number(struct http_req *rq, const char *name, int64_t *out, stru
     return rc;
 }
 
-static int send_lines(struct app *app, struct http_resp *rs, const char *path, int64_t offset,
-                      int64_t limit, struct err *e)
+static int send_lines(const struct scope *sc, struct http_resp *rs, const char *path,
+                      int64_t offset, int64_t limit, struct err *e)
 {
     struct slice s;
     struct stat st;
     uint64_t len;
-    AUTO_FD int fd = open_regular(path, &st, e);
+    AUTO_FD int fd = path_open_regular(path, "read", &st, e);
 
     if (fd < 0 || slice_find(fd, (uint64_t)offset, (uint64_t)limit, &s, e) < 0)
         return -1;
     if (s.crlf) {
-        AUTO_FD int temp = tmpfile_open(env_get(&app->base, "TMPDIR"));
+        AUTO_FD int temp = tmpfile_open(sc->tmpdir);
 
         if (temp < 0)
             return err_set(e, ERRC_INTERNAL, "no temporary file can be made");
@@ -261,16 +231,15 @@ static int send_lines(struct app *app, struct http_resp *rs, const char *path, i
     return 0;
 }
 
-int files_download(void *arg, struct http_req *rq, struct http_resp *rs, struct err *e)
+static int download(struct scope *s, struct http_req *rq, struct http_resp *rs, struct err *e)
 {
-    struct app *app = arg;
     AUTO_FREE char *path = NULL;
     int64_t offset = 1;
     int64_t limit = 0;
     int by_offset;
     int by_limit;
 
-    if (required_path(app, rq, &path, e) < 0)
+    if (scope_path(s, rq, &path, e) < 0)
         return -1;
     by_offset = line_number(rq, "offset", &offset, e);
     by_limit = by_offset < 0 ? -1 : line_number(rq, "limit", &limit, e);
@@ -280,5 +249,10 @@ int files_download(void *arg, struct http_req *rq, struct http_resp *rs, struct 
         return send_file(rq, rs, path, e);
     if (http_req_header(rq, "Range"))
         return err_set(e, ERRC_INVALID, "offset and limit do not go together with Range");
-    return send_lines(app, rs, path, offset, limit, e);
+    return send_lines(s, rs, path, offset, limit, e);
+}
+
+int files_download(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
+{
+    return scope_run(app, download, rq, rs, e);
 }

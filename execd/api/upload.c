@@ -5,7 +5,7 @@
 #include "common/http/multipart.h"
 #include "common/json/jx.h"
 #include "execd/api/api.h"
-#include "execd/app.h"
+#include "execd/api/scope.h"
 #include "execd/fs/path.h"
 #include "execd/fs/put.h"
 #include "execd/fs/tmpfile.h"
@@ -14,6 +14,7 @@
 
 enum {
     UPLOAD_PAIRS_MAX = 1000,
+    UPLOAD_OPEN_MAX = 64, /* files that wait for the others with a descriptor each */
     UPLOAD_PARTS_MAX = 2 * UPLOAD_PAIRS_MAX + 16,
     UPLOAD_METADATA_MAX = 64 * 1024,
     UPLOAD_MODE = 0777, /* of a new file, minus umask: as upstream makes them */
@@ -30,7 +31,7 @@ struct pair {
 };
 
 struct upload {
-    struct app *app;
+    struct scope scope;
     struct multipart *parser;
     enum part part;
     struct buf metadata;
@@ -55,11 +56,6 @@ static const struct jx_field fields[] = {
 };
 
 const struct api_table upload_table = { fields, ARRAY_LEN(fields) };
-
-static const char *tmpdir(const struct upload *up)
-{
-    return env_get(&up->app->base, "TMPDIR");
-}
 
 /* ---- parts ---- */
 
@@ -92,8 +88,8 @@ static int begin_file(struct upload *up, struct err *e)
     struct pair *p = &up->pairs[up->n_files];
 
     if (p->path)
-        return put_open(&p->put, p->path, tmpdir(up), e);
-    p->early = tmpfile_open(tmpdir(up));
+        return put_open(&p->put, p->path, up->scope.tmpdir, e);
+    p->early = tmpfile_open(up->scope.tmpdir);
     if (p->early < 0)
         return err_set(e, ERRC_INTERNAL,
                        "a file came before its metadata, and no temporary file can be made");
@@ -148,14 +144,16 @@ static int end_metadata(struct upload *up, struct err *e)
     else if (perms_resolve(m.mode, m.owner, m.group, &p->perms, e) < 0)
         (void)invalid(e, e->code == ERRC_INVALID ? "INVALID_FILE_METADATA" : NULL);
     else
-        rc = path_resolve(m.path, &up->app->base, &p->path, e);
+        rc = path_resolve(m.path, &up->scope.from, &p->path, e);
     json_decref(v);
     return rc;
 }
 
 static int seal(struct upload *up, struct pair *p, struct err *e)
 {
-    return put_seal(&p->put, &p->perms, UPLOAD_MODE & ~(mode_t)up->app->umask, e);
+    if (put_seal(&p->put, &p->perms, UPLOAD_MODE & ~up->scope.umask, e) < 0)
+        return -1;
+    return p - up->pairs < UPLOAD_OPEN_MAX ? 0 : put_park(&p->put, e);
 }
 
 static int on_end(void *arg, struct err *e)
@@ -187,6 +185,7 @@ static void upload_close(void *sink)
             (void)close(up->pairs[i].early);
     }
     free(up->pairs);
+    scope_close(&up->scope);
     buf_free(&up->metadata);
     multipart_free(up->parser);
     free(up);
@@ -198,10 +197,14 @@ static int upload_open(void *app, struct http_req *rq, void **sink, struct err *
 
     if (!up)
         return err_nomem(e);
-    up->app = app;
+    if (scope_open(&up->scope, app, rq, e) < 0) {
+        free(up);
+        return -1;
+    }
     up->metadata = BUF_INIT(UPLOAD_METADATA_MAX);
     up->parser = multipart_new(http_req_header(rq, "Content-Type"), UPLOAD_PARTS_MAX, &ops, up, e);
     if (!up->parser) {
+        scope_close(&up->scope);
         free(up);
         return e->code == ERRC_INVALID ? invalid(e, "INVALID_FILE") : -1;
     }
@@ -213,7 +216,9 @@ static int upload_write(void *sink, const char *data, size_t len, struct err *e)
 {
     struct upload *up = sink;
 
-    if (multipart_push(up->parser, data, len, e) == 0)
+    if (scope_enter(&up->scope, e) < 0)
+        return -1;
+    if (scope_leave(&up->scope, multipart_push(up->parser, data, len, e), e) == 0)
         return 0;
     if (e->code == ERRC_INVALID && !e->api_code)
         e->api_code = "INVALID_FILE";
@@ -240,17 +245,15 @@ static int check_counts(const struct upload *up, struct err *e)
 
 static int place_early(struct upload *up, struct pair *p, struct err *e)
 {
-    if (put_open(&p->put, p->path, tmpdir(up), e) < 0 || put_copy(p->early, p->put.fd, e) < 0)
+    if (put_open(&p->put, p->path, up->scope.tmpdir, e) < 0 || put_copy(p->early, p->put.fd, e) < 0)
         return -1;
     return seal(up, p, e);
 }
 
-int upload_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
+static int place_all(struct upload *up, struct err *e)
 {
-    struct upload *up = rq->sink;
     size_t i;
 
-    (void)app, (void)rs;
     if (check_counts(up, e) < 0)
         return -1;
     for (i = 0; i < up->n_files; i++)
@@ -260,4 +263,14 @@ int upload_post(void *app, struct http_req *rq, struct http_resp *rs, struct err
         if (put_commit(&up->pairs[i].put, &up->pairs[i].perms, e) < 0)
             return -1;
     return 0;
+}
+
+int upload_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e)
+{
+    struct upload *up = rq->sink;
+
+    (void)app, (void)rs;
+    if (scope_enter(&up->scope, e) < 0)
+        return -1;
+    return scope_leave(&up->scope, place_all(up, e), e);
 }

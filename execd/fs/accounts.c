@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { FIELDS = 7 };
+enum { FIELDS = 7, READ_BLOCK = 8192 };
 
 /* One line cut into its fields, none of which is terminated. */
 struct line {
@@ -151,34 +151,56 @@ size_t groups_of(const char *group, const char *name, gid_t *out, size_t max)
     return n;
 }
 
-char *accounts_read(const char *path)
+static ssize_t read_block(int fd, struct buf *text)
 {
-    AUTO_BUF struct buf text = BUF_INIT(ACCOUNTS_FILE_MAX + 8192);
+    char *at = buf_reserve(text, READ_BLOCK);
+    ssize_t n;
+
+    if (!at) {
+        errno = ENOMEM;
+        return -1;
+    }
+    n = read(fd, at, READ_BLOCK);
+    if (n > 0)
+        text->len += (size_t)n;
+    text->data[text->len] = '\0';
+    return n;
+}
+
+int accounts_load(const char *path, char **out, struct err *e)
+{
+    AUTO_BUF struct buf text = BUF_INIT(ACCOUNTS_FILE_MAX + READ_BLOCK);
     AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     ssize_t n = fd < 0 ? 0 : 1;
-    char *at;
 
-    while (n > 0 && text.len < ACCOUNTS_FILE_MAX) {
-        at = buf_reserve(&text, 8192);
-        if (!at)
-            return NULL;
-        n = read(fd, at, 8192);
-        if (n > 0) {
-            text.len += (size_t)n;
-            text.data[text.len] = '\0';
-        }
-    }
-    return buf_take(&text);
+    if (fd < 0 && errno != ENOENT)
+        return err_sys(e, errno, "cannot read %s", path);
+    while (n > 0 && text.len < ACCOUNTS_FILE_MAX)
+        n = read_block(fd, &text);
+    if (n < 0)
+        return err_sys(e, errno, "cannot read %s", path);
+    *out = buf_take(&text);
+    return *out ? 0 : err_nomem(e);
+}
+
+char *accounts_read(const char *path)
+{
+    char *text = NULL;
+    struct err e;
+
+    if (accounts_load(path, &text, &e) == 0)
+        return text;
+    return e.code == ERRC_NOMEM ? NULL : strdup("");
 }
 
 int identity_look_up(uid_t uid, int has_gid, gid_t gid, struct identity *out, struct err *e)
 {
-    AUTO_FREE char *passwd = accounts_read("/etc/passwd");
-    AUTO_FREE char *group = accounts_read("/etc/group");
+    AUTO_FREE char *passwd = NULL;
+    AUTO_FREE char *group = NULL;
     bool listed;
 
-    if (!passwd || !group)
-        return err_nomem(e);
+    if (accounts_load("/etc/passwd", &passwd, e) < 0 || accounts_load("/etc/group", &group, e) < 0)
+        return -1;
     out->uid = uid;
     out->n_groups = 0;
     listed = accounts_find(passwd, NULL, uid, &out->account);

@@ -36,6 +36,9 @@ size_t groups_of(const char *group, const char *name, gid_t *out, size_t max);
 /* The text of /etc/passwd or /etc/group; "" when there is none. NULL: out of memory. */
 char *accounts_read(const char *path);
 
+/* As accounts_read, but a file that is there and cannot be read is an error. */
+int accounts_load(const char *path, char **out, struct err *e);
+
 /* What a command with this uid (and gid, when has_gid) runs as. An account that is not listed has
  * no supplementary groups and the group with its own number, never the agent's group. */
 struct identity {
@@ -45,4 +48,5 @@ struct identity {
     size_t n_groups;
     struct account account; /* name is "" when uid is not listed */
 };
+/* -1: the account files cannot be read: nothing may be done with half of an identity. */
 int identity_look_up(uid_t uid, int has_gid, gid_t gid, struct identity *out, struct err *e);

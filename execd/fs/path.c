@@ -6,7 +6,9 @@
 #include "execd/fs/env.h"
 #include "execd/fs/expand.h"
 
+#include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -47,35 +49,37 @@ void path_clean(char *path)
 }
 
 /* An absolute path from one that may be relative. */
-static int absolute(const char *path, char **out, struct err *e)
+static int absolute(const char *path, const struct path_from *from, char **out, struct err *e)
 {
     AUTO_BUF struct buf b = BUF_INIT(PATH_BYTES_MAX);
-    AUTO_FREE char *cwd = path[0] == '/' ? NULL : getcwd(NULL, 0);
+    bool relative = path[0] != '/';
+    AUTO_FREE char *here = relative && !from->cwd ? getcwd(NULL, 0) : NULL;
+    const char *cwd = from->cwd ? from->cwd : here;
 
-    if (path[0] != '/' && !cwd)
+    if (relative && !cwd)
         return err_sys(e, errno, "find the working directory");
-    if ((cwd && (buf_puts(&b, cwd) < 0 || buf_puts(&b, "/") < 0)) || buf_puts(&b, path) < 0)
+    if ((relative && (buf_puts(&b, cwd) < 0 || buf_puts(&b, "/") < 0)) || buf_puts(&b, path) < 0)
         return err_set(e, ERRC_INTERNAL, "the path is too long");
     path_clean(b.data);
     *out = buf_take(&b);
     return *out ? 0 : err_nomem(e);
 }
 
-int path_resolve(const char *arg, const struct env *vars, char **out, struct err *e)
+int path_resolve(const char *arg, const struct path_from *from, char **out, struct err *e)
 {
     AUTO_FREE char *plain = NULL;
+    AUTO_FREE char *literal = NULL;
     struct stat st;
 
     if (!*arg)
         return err_set(e, ERRC_INVALID, "path: must not be empty");
-    if (expand_path(arg, vars, &plain, e) < 0) {
-        if (lstat(arg, &st) < 0) {
-            e->code = ERRC_INTERNAL; /* contract/execd.md 3: 500 on files */
-            return -1;
-        }
-        return absolute(arg, out, e);
-    }
-    return absolute(plain, out, e);
+    if (expand_path(arg, from->vars, &plain, e) == 0)
+        return absolute(plain, from, out, e);
+    e->code = ERRC_INTERNAL; /* contract/execd.md 3: 500 on files */
+    if (absolute(arg, from, &literal, NULL) < 0 || lstat(literal, &st) < 0)
+        return -1;
+    *out = TAKE_PTR(literal);
+    return 0;
 }
 
 char *path_parent(const char *path)
@@ -116,7 +120,7 @@ int path_final(const char *path, char **out, struct err *e)
     return now ? path_fail(e, ELOOP, "follow", path) : err_nomem(e);
 }
 
-int path_make(const char *dir, struct err *e)
+int path_make(const char *dir, mode_t mode, struct err *e)
 {
     AUTO_FREE char *path = strdup(dir);
     struct stat st;
@@ -130,12 +134,33 @@ int path_make(const char *dir, struct err *e)
         if (*p != '/')
             continue;
         *p = '\0';
-        if (mkdir(path, 0777) < 0 && errno != EEXIST)
+        if (mkdir(path, mode) < 0 && errno != EEXIST)
             return err_sys(e, errno, "cannot create directory %.300s", path);
         *p = '/';
     }
-    if (mkdir(path, 0777) < 0 && (errno != EEXIST || stat(path, &st) < 0 || !S_ISDIR(st.st_mode)))
+    if (mkdir(path, mode) < 0 && (errno != EEXIST || stat(path, &st) < 0 || !S_ISDIR(st.st_mode)))
         return err_sys(e, errno == EEXIST ? ENOTDIR : errno, "cannot create directory %.300s",
                        path);
     return 0;
+}
+
+static int refuse_type(const char *path, const struct stat *st, struct err *e)
+{
+    return err_set(e, ERRC_INTERNAL, "%.300s is %s", path,
+                   S_ISDIR(st->st_mode) ? "a directory" : "not a regular file");
+}
+
+/* Opening a FIFO or a device would block or do something: looked at before, and again after. */
+int path_open_regular(const char *path, const char *doing, struct stat *st, struct err *e)
+{
+    AUTO_FD int fd = -1;
+
+    if (stat(path, st) < 0)
+        return path_fail(e, errno, doing, path);
+    if (!S_ISREG(st->st_mode))
+        return refuse_type(path, st, e);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || fstat(fd, st) < 0)
+        return path_fail(e, errno, doing, path);
+    return S_ISREG(st->st_mode) ? TAKE_FD(fd) : refuse_type(path, st, e);
 }

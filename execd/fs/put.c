@@ -7,6 +7,8 @@
 #include "execd/fs/tmpfile.h"
 
 #include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 
@@ -32,24 +34,50 @@ static int look_at_target(struct put *p, struct err *e)
     return 0;
 }
 
-static int open_beside(struct put *p, const char *dir)
+static int cannot(const struct put *p, int errnum, struct err *e)
 {
+    (void)err_sys(e, errnum, "cannot write %.300s", p->target);
+    e->code = errnum == ENOMEM ? ERRC_NOMEM : ERRC_SYS;
+    return -1;
+}
+
+/* A name beside the target that is nobody's. */
+static char *hidden_name(const struct put *p)
+{
+    AUTO_FREE char *dir = path_parent(p->target);
     char hex[17];
+    char *name = NULL;
 
     rand_hex(hex, 8);
-    if (asprintf(&p->temp, "%s/.upload-%s", dir, hex) < 0) {
-        p->temp = NULL;
-        errno = ENOMEM;
-        return -1;
-    }
-    p->fd = open(p->temp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (p->fd < 0) {
-        int failed = errno;
+    if (!dir || asprintf(&name, "%s/.upload-%s", strcmp(dir, "/") == 0 ? "" : dir, hex) < 0)
+        return NULL;
+    return name;
+}
 
-        free(TAKE_PTR(p->temp));
-        errno = failed;
-    }
-    return p->fd < 0 ? -1 : 0;
+static int open_beside(struct put *p)
+{
+    int failed;
+
+    p->temp = hidden_name(p);
+    if (!p->temp)
+        return ENOMEM;
+    p->fd = open(p->temp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (p->fd >= 0)
+        return 0;
+    failed = errno;
+    free(TAKE_PTR(p->temp));
+    return failed;
+}
+
+/* 0 or an errno value. */
+static int open_new(struct put *p, const char *dir)
+{
+    p->fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (p->fd >= 0)
+        return 0;
+    if (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT)
+        return open_beside(p); /* the kernel or the file system does not know such files */
+    return errno;
 }
 
 int put_open(struct put *p, const char *path, const char *tmpdir, struct err *e)
@@ -59,23 +87,21 @@ int put_open(struct put *p, const char *path, const char *tmpdir, struct err *e)
 
     if (path_final(path, &p->target, e) < 0 || look_at_target(p, e) < 0)
         return -1;
+    if (p->exists && faccessat(AT_FDCWD, p->target, W_OK, AT_EACCESS) < 0 && errno != ETXTBSY)
+        return cannot(p, errno, e);
     dir = path_parent(p->target);
     if (!dir)
         return err_nomem(e);
-    if (path_make(dir, e) < 0) {
+    if (path_make(dir, 0777, e) < 0) {
         e->code = ERRC_SYS;
         return -1;
     }
-    if (open_beside(p, dir) == 0)
-        return 0;
-    failed = errno;
-    if (p->exists && access(p->target, W_OK) == 0)
+    failed = open_new(p, dir);
+    if (failed && p->exists) {
         p->fd = tmpfile_open(tmpdir);
-    if (p->fd >= 0)
-        return 0;
-    (void)err_sys(e, failed, "cannot write %.300s", p->target);
-    e->code = ERRC_SYS;
-    return -1;
+        p->in_place = true;
+    }
+    return p->fd >= 0 ? 0 : cannot(p, failed, e);
 }
 
 int put_write(struct put *p, const char *data, size_t len, struct err *e)
@@ -110,34 +136,79 @@ int put_copy(int from, int to, struct err *e)
     }
 }
 
-/* Only the super-user may give a file away: keeping the owner is tried, a change that was asked
- * for must work. */
+/* Only the super-user may give a file away. */
+static bool keeps_owner(const struct put *p)
+{
+    struct stat st;
+
+    return fchown(p->fd, p->uid, p->gid) == 0 ||
+           (fstat(p->fd, &st) == 0 && st.st_uid == p->uid && st.st_gid == p->gid);
+}
+
 int put_seal(struct put *p, const struct perms *perms, mode_t new_mode, struct err *e)
 {
     struct perms all = *perms;
 
-    if (!p->temp)
+    p->in_place = p->in_place || (p->exists && !keeps_owner(p));
+    if (p->in_place)
         return 0;
-    if (p->exists)
-        (void)!fchown(p->fd, p->uid, p->gid);
     if (!all.has_mode) {
         all.has_mode = true;
         all.mode = p->exists ? p->mode : new_mode;
     }
     if (perms_apply_fd(p->fd, &all, e) < 0)
         return err_wrap(e, "%.300s", p->target);
-    if (close(TAKE_FD(p->fd)) < 0) /* some file systems report a full disk only here */
-        return err_sys(e, errno, "cannot write %.300s", p->target);
     return 0;
+}
+
+/* Some file systems report a full disk only here. */
+static int close_bytes(struct put *p, struct err *e)
+{
+    return p->fd >= 0 && close(TAKE_FD(p->fd)) < 0 ? cannot(p, errno, e) : 0;
+}
+
+/* Gives the bytes a name of this path; 0 or an errno value. */
+static int link_bytes(const struct put *p, const char *path)
+{
+    char self[32];
+
+    (void)snprintf(self, sizeof(self), "/proc/self/fd/%d", p->fd);
+    if (linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0)
+        return 0;
+    if (errno == ENOENT && linkat(p->fd, "", AT_FDCWD, path, AT_EMPTY_PATH) == 0)
+        return 0; /* without /proc, for who may */
+    return errno;
+}
+
+static int need_name(struct put *p)
+{
+    int failed;
+
+    if (p->temp)
+        return 0;
+    p->temp = hidden_name(p);
+    failed = p->temp ? link_bytes(p, p->temp) : ENOMEM;
+    if (failed)
+        free(TAKE_PTR(p->temp));
+    return failed;
+}
+
+int put_park(struct put *p, struct err *e)
+{
+    int failed = p->in_place ? 0 : need_name(p);
+
+    if (failed)
+        return cannot(p, failed, e);
+    return p->in_place ? 0 : close_bytes(p, e);
 }
 
 static int copy_in_place(struct put *p, const struct perms *perms, struct err *e)
 {
-    AUTO_FD int from = p->temp ? open(p->temp, O_RDONLY | O_CLOEXEC) : TAKE_FD(p->fd);
+    AUTO_FD int from = p->fd < 0 ? open(p->temp, O_RDONLY | O_CLOEXEC) : TAKE_FD(p->fd);
     AUTO_FD int to = open(p->target, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 
     if (from < 0 || to < 0)
-        return err_sys(e, errno, "cannot write %.300s", p->target);
+        return cannot(p, errno, e);
     if (put_copy(from, to, e) < 0 || perms_apply_fd(to, perms, e) < 0)
         return err_wrap(e, "%.300s", p->target);
     return 0;
@@ -145,13 +216,26 @@ static int copy_in_place(struct put *p, const struct perms *perms, struct err *e
 
 int put_commit(struct put *p, const struct perms *perms, struct err *e)
 {
-    if (p->temp && rename(p->temp, p->target) == 0) {
+    int failed;
+
+    if (p->in_place)
+        return copy_in_place(p, perms, e);
+    if (!p->exists && !p->temp) {
+        failed = link_bytes(p, p->target);
+        if (failed != EEXIST)
+            return failed ? cannot(p, failed, e) : close_bytes(p, e);
+    }
+    failed = need_name(p);
+    if (!failed && close_bytes(p, e) < 0)
+        return -1;
+    if (!failed && rename(p->temp, p->target) == 0) {
         free(TAKE_PTR(p->temp));
         return 0;
     }
-    if (p->temp && errno != EBUSY) /* EBUSY: the target is a mount of its own */
-        return err_sys(e, errno, "cannot write %.300s", p->target);
-    return copy_in_place(p, perms, e);
+    failed = failed ? failed : errno;
+    if (failed == EBUSY) /* the target is a mount of its own */
+        return copy_in_place(p, perms, e);
+    return cannot(p, failed, e);
 }
 
 void put_free(struct put *p)

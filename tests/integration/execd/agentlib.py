@@ -133,6 +133,11 @@ class Agent:
         with open(f"/proc/{self.proc.pid}/status") as f:
             return next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))
 
+    def peak_kib(self):
+        """The most memory it ever had resident."""
+        with open(f"/proc/{self.proc.pid}/status") as f:
+            return next(int(line.split()[1]) for line in f if line.startswith("VmHWM"))
+
     @property
     def sanitized(self):
         """Built with a sanitizer: its memory says nothing."""

@@ -41,21 +41,22 @@ def read_port(proc):
 
 @pytest.fixture
 def start_agent(tmp_path):
-    """start_agent(*args, env={...}, cwd=...) -> Agent"""
+    """start_agent(*args, env={...}, cwd=..., program=..., further arguments of Popen) -> Agent"""
     agents = []
 
-    def start(*args, env=None, cwd=None):
+    def start(*args, env=None, cwd=None, program=None, **popen):
         full = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "EXECD_ENVS": str(tmp_path / "env" / ".env")}
         full.update({k: v for k, v in os.environ.items() if k.endswith("SAN_OPTIONS")})
         full.update(env or {})
         proc = subprocess.Popen(
-            [binary(), "--port=0", "--log-level=6", *args],
+            [program or binary(), "--port=0", "--log-level=6", *args],
             env=full,
             cwd=cwd or tmp_path,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
+            **popen,
         )
         agent = Agent(proc, 0)
         agents.append(agent)

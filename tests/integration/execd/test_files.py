@@ -4,61 +4,12 @@ import hashlib
 import json
 import os
 import stat
-import socket
 import urllib.parse
 
 import pytest
 
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-B = "----sandgate-boundary"
-
-
-def part(name, data, filename=None, ctype=None):
-    head = f'--{B}\r\nContent-Disposition: form-data; name="{name}"'
-    if filename is not None:
-        head += f'; filename="{filename}"'
-    if ctype:
-        head += f"\r\nContent-Type: {ctype}"
-    return head.encode() + b"\r\n\r\n" + data + b"\r\n"
-
-
-def meta(path, **fields):
-    body = {"path": str(path), **fields}
-    return part("metadata", json.dumps(body).encode(), "metadata", "application/json")
-
-
-def form(*parts):
-    return b"".join(parts) + f"--{B}--\r\n".encode()
-
-
-def upload(agent, body, chunk=None):
-    headers = {"Content-Type": f"multipart/form-data; boundary={B}"}
-    if chunk is None:
-        return agent.request("POST", "/files/upload", body, headers)
-    pieces = (body[i : i + chunk] for i in range(0, len(body), chunk))
-    return agent.request("POST", "/files/upload", pieces, headers)  # chunked
-
-
-def send(agent, path, data, chunk=None, **fields):
-    resp = upload(agent, form(meta(path, **fields), part("file", data, "any name")), chunk)
-    assert (resp.status, resp.data) == (200, b""), resp.data
-    return resp
-
-
-def refused(resp, status, code):
-    error = json.loads(resp.data)
-    assert (resp.status, error["code"]) == (status, code), error
-    assert error["message"]
-    return error["message"]
-
-
-def mode_of(path):
-    return stat.S_IMODE(os.stat(path).st_mode)
-
-
-def no_leftovers(directory):
-    assert [n for n in os.listdir(directory) if n.startswith(".upload")] == []
-
+from filelib import (B, begin_upload, form, meta, mode_of, nameless, no_leftovers, part, refused, root_only, send,
+                     until, upload)
 
 # ---- upload ----
 
@@ -199,20 +150,23 @@ def test_an_error_is_told_after_a_large_body(agent, tmp_path):
 
 def test_a_client_that_leaves_leaves_nothing(agent, tmp_path):
     (tmp_path / "f").write_bytes(b"old")
-    body = meta(tmp_path / "f") + part("file", bytes(500000))
-    sock = socket.create_connection(("127.0.0.1", agent.port))
-    head = (f"POST /files/upload HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary={B}\r\n"
-            f"Content-Length: {len(body) + 1000}\r\n\r\n")
-    sock.sendall(head.encode() + body)
-    for _ in range(10000):
-        if any(n.startswith(".upload") for n in os.listdir(tmp_path)):
-            break
+    sock = begin_upload(agent, tmp_path / "f", bytes(500000))
+    until("bytes arrive", lambda: any(nameless(agent, tmp_path)))
+    assert os.listdir(tmp_path) == ["f"], "what is not complete has no name"
     sock.close()
-    for _ in range(10000):
-        agent.request("GET", "/ping")
-        if os.listdir(tmp_path) == ["f"]:
-            break
+    until("they are given up", lambda: agent.request("GET", "/ping") and not nameless(agent, tmp_path))
     assert os.listdir(tmp_path) == ["f"] and (tmp_path / "f").read_bytes() == b"old"
+
+
+def test_more_files_than_the_agent_keeps_open(agent, tmp_path):
+    pairs = [p for i in range(200) for p in (meta(tmp_path / str(i), mode=640), part("file", str(i).encode()))]
+    assert upload(agent, form(*pairs)).status == 200
+    assert len(os.listdir(tmp_path)) == 200
+    assert all((tmp_path / str(i)).read_bytes() == str(i).encode() for i in range(200))
+    assert mode_of(tmp_path / "199") == 0o640
+    too_many = [p for i in range(1001) for p in (meta(tmp_path / "x" / str(i)), part("file", b""))]
+    refused(upload(agent, form(*too_many)), 400, "INVALID_FILE")
+    assert not os.path.exists(tmp_path / "x") or os.listdir(tmp_path / "x") == []
 
 
 # ---- download ----
@@ -269,6 +223,8 @@ def test_conditions(agent, tmp_path):
     old = "Sun, 06 Nov 1994 08:49:37 GMT"
     assert get(agent, tmp_path / "f", {"If-Modified-Since": old}).status == 200
     assert get(agent, tmp_path / "f", {"If-Range": old, "Range": "bytes=0-0"}).status == 200
+    assert get(agent, tmp_path / "f", {"If-Unmodified-Since": date}).status == 200
+    refused(get(agent, tmp_path / "f", {"If-Unmodified-Since": old}), 412, "PRECONDITION_FAILED")
 
 
 @pytest.mark.parametrize("query,want", [
@@ -362,6 +318,7 @@ def test_make_directories(agent, tmp_path):
     assert (tmp_path / "c").is_dir() and mode_of(tmp_path) == before
     (tmp_path / "f").write_bytes(b"")
     refused(agent.request("POST", "/directories", {str(tmp_path / "f/x"): {}}), 500, "RUNTIME_ERROR")
+    assert agent.request("POST", "/directories", "null").status == 200
     refused(agent.request("POST", "/directories", "[]"), 400, "INVALID_REQUEST_BODY")
     refused(agent.request("POST", "/directories", {str(tmp_path / "d"): {"mode": "x"}}), 400, "INVALID_REQUEST_BODY")
 
@@ -383,6 +340,7 @@ def test_list_directories(agent, tmp_path):
     for query, want in [({}, top), ({"depth": 1}, top), ({"depth": 0}, []), ({"depth": 2}, two), ({"depth": 99}, full)]:
         assert listed(agent, tmp_path, **query) == [(f"{tmp_path}/{n}", t) for n, t in want]
     assert listed(agent, tmp_path / "a") == []
+    assert len(listed(agent, tmp_path, depth=2**63 - 1)) == 7
     refused(agent.request("GET", "/directories/list"), 400, "MISSING_QUERY")
     for query in ({"depth": -1}, {"depth": "x"}):
         refused(agent.request("GET", "/directories/list", path=str(tmp_path), **query), 400, "INVALID_REQUEST_BODY")

@@ -140,16 +140,21 @@ static void literal_name_beats_a_missing_variable(void **state)
     char dir[] = "/tmp/sandgate-path-XXXXXX";
     char path[64];
     struct env v = { 0 };
+    const struct path_from from = { &v, dir };
     struct err e;
     char *out = NULL;
 
     (void)state;
     assert_non_null(mkdtemp(dir));
     (void)snprintf(path, sizeof(path), "%s/a$NOPE", dir);
-    assert_int_equal(path_resolve(path, &v, &out, &e), -1);
+    assert_int_equal(path_resolve(path, &from, &out, &e), -1);
     assert_int_equal(e.code, ERRC_INTERNAL);
     assert_int_equal(fclose(fopen(path, "w")), 0);
-    assert_int_equal(path_resolve(path, &v, &out, &e), 0);
+    assert_int_equal(path_resolve(path, &from, &out, &e), 0);
+    assert_string_equal(out, path);
+    free(out);
+    assert_int_equal(path_resolve("../x/./a$NOPE", &from, &out, &e), -1);
+    assert_int_equal(path_resolve("x/../a$NOPE", &from, &out, &e), 0);
     assert_string_equal(out, path);
     free(out);
     assert_int_equal(unlink(path), 0);
