@@ -6,7 +6,7 @@ import re
 import source
 
 TABLE = "docs/acceptance.md"
-NAME = re.compile(r"((?:gateway|sdk|proxy|unit)/[\w/]+\.(?:py|c))?::(\w+)")
+NAME = re.compile(r"((?:gateway|sdk|proxy|execd|unit)/[\w/]+\.(?:py|c))?::(\w+)")
 
 
 def main():
