@@ -75,6 +75,7 @@ static void on_stop(void *arg)
 
     app->state = APP_STOPPING;
     hooks_stop(app->hooks);
+    metrics_stop(app);
 }
 
 static const struct supervise_ops supervise_ops = { on_stop, on_all_ended };
@@ -295,6 +296,7 @@ void app_free(struct app *app)
     hooks_free(app->hooks); /* a claim that waits for preStart is answered */
     runs_free(app->runs);
     sessions_free(app->sessions);
+    metrics_free(app);
     http_server_free(app->server);
     jobs_free(app->jobs); /* not before: a late request is refused by them */
     app->server = NULL;

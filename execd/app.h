@@ -43,6 +43,7 @@ struct app {
     struct sessions *sessions;
     struct supervisor *supervisor;
     struct hooks *hooks;
+    struct metrics *metrics;       /* once open */
     struct env base;               /* what every child starts from, without the agent's own */
     char token[APP_TOKEN_MAX + 1]; /* "": the agent is open */
     bool closed_ports;             /* /proxy/{port} needs the token, too */

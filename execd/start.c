@@ -3,6 +3,7 @@
 #include "common/agent/wire.h"
 #include "common/base/err.h"
 #include "common/base/log.h"
+#include "execd/api/api.h"
 #include "execd/app.h"
 #include "execd/exec/hooks.h"
 #include "execd/exec/supervise.h"
@@ -20,7 +21,7 @@ static int begin(struct start *s, struct err *e)
 {
     struct app *app = s->app;
 
-    if (hooks_schedule(app->hooks, e) < 0 ||
+    if (metrics_begin(app, e) < 0 || hooks_schedule(app->hooks, e) < 0 ||
         (s->n && app_start_entrypoint(app, s->argv, s->n, e) < 0))
         return fail(app, EXIT_NOT_STARTED, e);
     app->state = APP_OPEN;

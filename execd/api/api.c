@@ -49,6 +49,8 @@ const struct http_route api_routes[] = {
     FILE_ROUTE("GET", "/directories/list", dirs_list, 0, NULL),
     FILE_ROUTE("POST", "/directories", dirs_make, DIRS_BODY_MAX, NULL),
     FILE_ROUTE("DELETE", "/directories", dirs_remove, 0, NULL),
+    { "GET", "/metrics", metrics_get, 0, 0, NULL },
+    { "GET", "/metrics/watch", metrics_watch, 0, 0, NULL },
 };
 const size_t api_n_routes = ARRAY_LEN(api_routes);
 

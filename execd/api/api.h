@@ -44,6 +44,13 @@ void stream_headers(struct http_resp *rs);
 /* A stream whose end is known already: init, and how it ended. failure NULL: it is started. stream.c */
 int stream_short(const char *id, const char *failure, struct http_resp *rs, struct err *e);
 
+int metrics_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int metrics_watch(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+/* From the first on the use of the CPU is known; stop ends the streams. */
+int metrics_begin(struct app *app, struct err *e);
+void metrics_stop(struct app *app);
+void metrics_free(struct app *app);
+
 int files_info(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int files_delete(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int files_download(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
