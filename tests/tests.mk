@@ -72,6 +72,7 @@ fuzz_extra_create_body := $(filter %/gateway/api/create_body.o %/gateway/api/enc
   %/gateway/api/hooks_body.o %/gateway/api/event_body.o %/gateway/sandbox.o,$(gateway_obj)) $(call fuzz_obj,volume_body volume_rules host_path)
 fuzz_extra_volumes := $(call fuzz_obj,volume_body volume_rules host_path)
 fuzz_extra_agent_body := $(execd_obj)
+fuzz_extra_pem := $(call fuzz_obj,pem)
 fuzz_extra_metrics := $(call fuzz_obj,parse)
 fuzz_extra_cron := $(call fuzz_obj,cron zone)
 fuzz_extra_lifecycle := $(filter %/execd/exec/lifecycle.o %/exec/cron.o %/exec/zone.o,$(execd_obj))

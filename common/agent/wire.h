@@ -5,7 +5,7 @@
  *     execd --held --id=<sandbox id> --claim-sha256=<hex of SHA-256 of the claim secret's text>
  * and answers nothing but GET /ping and the claim until it is claimed. The claim is
  *     POST /internal/claim  {"secret","token","env","entrypoint","lineEndings","closedPorts",
- *                            "mounts","lifecycle"}
+ *                            "mounts","lifecycle","ca"}
  * 200 {"status":"claimed","pid":N}  the entrypoint runs
  * 400 {"code","message"}: the claim cannot be carried out (bad field, entrypoint not found, a mount is not what it should
  *     be, the preStart hook failed); the agent ends
@@ -15,6 +15,9 @@
  * mounts: [{"path","dev","ino"}]: what stat(2) must say about the path before anything of the user
  *     runs (design decision 19); dev and ino are decimal texts, for JSON numbers are too short. At
  *     most 64. Links in the path are followed, as the engine did.
+ * ca: certificates (PEM, at most 64 KiB, 16 of them) that the sandbox's programs are to trust. They go
+ *     into the image's bundles where these can be written, and SSL_CERT_FILE, REQUESTS_CA_BUNDLE,
+ *     CURL_CA_BUNDLE, GIT_SSL_CAINFO and NODE_EXTRA_CA_CERTS lead there unless env or image set them.
  * lifecycle: {"preStart":{"command":[...],"timeoutSeconds"},"periodic":[{"name","schedule",
  *     "command":[...],"timeoutSeconds"}]} (contract/newest.md 3.5). Strict: unknown members are
  *     refused; at most 64 periodic hooks. The order: mounts, preStart, the scheduler, the
@@ -41,6 +44,7 @@
 #define AGENT_LIFECYCLE_INVALID "EXECD::LIFECYCLE_INVALID"
 #define AGENT_PRE_START_FAILED "EXECD::PRE_START_FAILED"
 #define AGENT_MOUNT_REFUSED "EXECD::MOUNT_REFUSED"
+#define AGENT_CA_REFUSED "EXECD::CA_REFUSED"
 #define AGENT_ENV_FILE "/opt/opensandbox/.env" /* default of EXECD_ENVS */
 
 enum {

@@ -1,5 +1,6 @@
 /* POST /internal/claim: a held agent becomes somebody's sandbox (common/agent/wire.h). */
 #include "common/agent/wire.h"
+#include "common/base/buf.h"
 #include "common/base/cleanup.h"
 #include "common/base/rand.h"
 #include "common/json/jx.h"
@@ -7,7 +8,9 @@
 #include "execd/app.h"
 #include "execd/exec/lifecycle.h"
 #include "execd/exec/supervise.h"
+#include "execd/fs/ca.h"
 #include "execd/fs/mount.h"
+#include "execd/fs/pem.h"
 
 #include <string.h>
 
@@ -21,6 +24,7 @@ struct claim {
     const char *secret;
     const char *token;
     const char *line_endings;
+    const char *ca;
     json_t *env;
     json_t *entrypoint;
     json_t *mounts;
@@ -49,6 +53,7 @@ static const struct jx_field fields[] = {
     { "lifecycle", JX_OBJ, offsetof(struct claim, lifecycle), JX_NULLABLE, 0, 0, 0 },
     { "closedPorts", JX_BOOL, offsetof(struct claim, closed_ports), JX_NULLABLE, 0, 0, 0 },
     { "lineEndings", JX_STR, offsetof(struct claim, line_endings), JX_NULLABLE, 0, 0, 16 },
+    { "ca", JX_STR, offsetof(struct claim, ca), JX_NULLABLE, 0, 0, PEM_TEXT_MAX },
 };
 
 const struct api_table claim_table = { fields, ARRAY_LEN(fields) };
@@ -133,6 +138,22 @@ static int check_mounts(const struct claim *c, struct err *e)
     return 0;
 }
 
+/* After the environment: what the user has set stays. */
+static int take_ca(struct app *app, const struct claim *c, struct err *e)
+{
+    static const struct ca_paths where = { "", AGENT_HOME };
+    AUTO_BUF struct buf pem = BUF_INIT(2 * PEM_TEXT_MAX);
+
+    if (!c->ca) {
+        ca_forget(&where);
+        return 0;
+    }
+    if (pem_certificates(c->ca, &pem, e) > 0 && ca_install(&where, pem.data, &app->base, e) == 0)
+        return 0;
+    e->api_code = AGENT_CA_REFUSED;
+    return err_wrap(e, "ca");
+}
+
 static int take_entrypoint(struct claiming *cl, struct err *e)
 {
     size_t n = json_array_size(cl->c.entrypoint);
@@ -205,7 +226,8 @@ static int carry_out(struct app *app, struct claiming *cl, struct err *e)
     struct lifecycle lc = { 0 };
 
     if (jx_decode(cl->body, "", fields, ARRAY_LEN(fields), false, &cl->c, e) < 0 ||
-        check_mounts(&cl->c, e) < 0 || take_env(app, &cl->c, e) < 0 || take_entrypoint(cl, e) < 0 ||
+        check_mounts(&cl->c, e) < 0 || take_env(app, &cl->c, e) < 0 ||
+        take_ca(app, &cl->c, e) < 0 || take_entrypoint(cl, e) < 0 ||
         take_lifecycle(app, &cl->c, &lc, e) < 0) {
         log_error("the claim cannot be carried out", LOG_S("error", e->msg));
         supervisor_end(app->supervisor, EXIT_NOT_STARTED);

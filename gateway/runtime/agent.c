@@ -86,6 +86,7 @@ static int cannot(const char *code, const char *text, struct err *e)
         { AGENT_LIFECYCLE_INVALID, ERRC_INVALID, "SANDBOX::INVALID_PARAMETER" },
         { AGENT_PRE_START_FAILED, ERRC_INTERNAL, "DOCKER::SANDBOX_START_FAILED" },
         { AGENT_MOUNT_REFUSED, ERRC_INVALID, "VOLUME::INVALID_HOST_PATH" },
+        { AGENT_CA_REFUSED, ERRC_INTERNAL, START_FAILED },
     };
     size_t i;
 
