@@ -14,6 +14,7 @@
 #include "execd/exec/run.h"
 #include "execd/exec/session.h"
 #include "execd/exec/supervise.h"
+#include "execd/exec/watchdog.h"
 #include "execd/proxy/proxy.h"
 
 #include <string.h>
@@ -85,6 +86,14 @@ static void on_signal(void *arg, int sig)
     supervisor_signal(((struct app *)arg)->supervisor, sig);
 }
 
+static void on_late(void *arg)
+{
+    struct app *app = arg;
+
+    log_warn("the sandbox is past its time and nobody has ended it; ending it");
+    supervisor_signal(app->supervisor, SIGTERM);
+}
+
 /* ---- the start ---- */
 
 static int base_default(struct app *app, const char *name, const char *value)
@@ -141,7 +150,10 @@ static int open_loop(struct app *app, struct err *e)
     loop_hook_add(app->loop, &app->flush);
     app->runs = app->hooks ? runs_new(app->loop, app->signals, e) : NULL;
     app->sessions = app->runs ? sessions_new(app->runs, e) : NULL;
-    app->jobs = app->sessions ? jobs_new(APP_WORKERS, APP_JOBS_MAX, e) : NULL;
+    app->watchdog = watchdog_new(
+        app->loop, app->opt.deadline_grace_ms ? app->opt.deadline_grace_ms : WATCHDOG_GRACE_MS,
+        on_late, app, e);
+    app->jobs = app->sessions && app->watchdog ? jobs_new(APP_WORKERS, APP_JOBS_MAX, e) : NULL;
     return app->jobs ? 0 : -1;
 }
 
@@ -303,6 +315,7 @@ void app_free(struct app *app)
     if (app->leaving)
         send_last_answers(app);
     proxy_free(app->proxy);
+    watchdog_free(app->watchdog);
     supervisor_free(app->supervisor);
     signals_free(app->signals);
     loop_free(app->loop);

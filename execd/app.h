@@ -43,7 +43,10 @@ struct app {
     struct sessions *sessions;
     struct supervisor *supervisor;
     struct hooks *hooks;
-    struct metrics *metrics;       /* once open */
+    struct metrics *metrics; /* once open */
+    struct watchdog *watchdog;
+    bool has_deadline; /* by the claim: the time from the entrypoint's start */
+    int64_t deadline_left_ms;
     struct env base;               /* what every child starts from, without the agent's own */
     char token[APP_TOKEN_MAX + 1]; /* "": the agent is open */
     bool closed_ports;             /* /proxy/{port} needs the token, too */

@@ -25,6 +25,7 @@ enum flag {
     FLAG_PORT,
     FLAG_TOKEN,
     FLAG_LEVEL,
+    FLAG_GRACE,
     FLAG_IGNORED,      /* upstream's, with a value */
     FLAG_IGNORED_BARE, /* upstream's, without */
 };
@@ -42,6 +43,7 @@ static const struct {
     { "port", FLAG_PORT },
     { "access-token", FLAG_TOKEN },
     { "log-level", FLAG_LEVEL },
+    { "deadline-grace-ms", FLAG_GRACE },
     { "jupyter-host", FLAG_IGNORED },
     { "jupyter-token", FLAG_IGNORED },
     { "graceful-shutdown-timeout", FLAG_IGNORED },
@@ -102,6 +104,11 @@ static int set_value(enum flag f, const char *value, struct options *out, struct
         return 0;
     case FLAG_LEVEL:
         return set_level(value, out, e);
+    case FLAG_GRACE:
+        if (num_parse_i64(value, 1, INT32_MAX, &out->deadline_grace_ms) < 0)
+            return err_set(e, ERRC_INVALID, "--deadline-grace-ms must be 1 to %d, not %.40s",
+                           INT32_MAX, value);
+        return 0;
     case FLAG_PORT:
         if (num_parse_i64(value, 0, UINT16_MAX, &n) < 0)
             return err_set(e, ERRC_INVALID, "--port must be 0 to 65535, not %.40s", value);

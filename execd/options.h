@@ -15,6 +15,7 @@ struct options {
     bool held;
     const char *id;                /* "" when none was given */
     const char *claim_sha256;      /* 64 hex digits; held mode only */
+    int64_t deadline_grace_ms;     /* 0: WATCHDOG_GRACE_MS; other values are for tests */
     uint16_t port;                 /* 0: a free one, named in the log */
     const char *access_token;      /* NULL: not given here */
     const char *const *entrypoint; /* what follows "--" after --init; NULL: none */

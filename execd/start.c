@@ -7,6 +7,7 @@
 #include "execd/app.h"
 #include "execd/exec/hooks.h"
 #include "execd/exec/supervise.h"
+#include "execd/exec/watchdog.h"
 
 enum { EXIT_NOT_STARTED = 127 }; /* as a shell has it for "command not found" */
 
@@ -24,6 +25,8 @@ static int begin(struct start *s, struct err *e)
     if (metrics_begin(app, e) < 0 || hooks_schedule(app->hooks, e) < 0 ||
         (s->n && app_start_entrypoint(app, s->argv, s->n, e) < 0))
         return fail(app, EXIT_NOT_STARTED, e);
+    if (app->has_deadline)
+        watchdog_set(app->watchdog, app->deadline_left_ms);
     app->state = APP_OPEN;
     return 0;
 }

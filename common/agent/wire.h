@@ -5,7 +5,7 @@
  *     execd --held --id=<sandbox id> --claim-sha256=<hex of SHA-256 of the claim secret's text>
  * and answers nothing but GET /ping and the claim until it is claimed. The claim is
  *     POST /internal/claim  {"secret","token","env","entrypoint","lineEndings","closedPorts",
- *                            "mounts","lifecycle","ca"}
+ *                            "mounts","lifecycle","ca","deadline","now"}
  * 200 {"status":"claimed","pid":N}  the entrypoint runs
  * 400 {"code","message"}: the claim cannot be carried out (bad field, entrypoint not found, a mount is not what it should
  *     be, the preStart hook failed); the agent ends
@@ -28,12 +28,18 @@
  *     timeout or 127 when it could not be started. A claimer that goes away ends nothing: preStart
  *     goes on and the entrypoint starts when it succeeds. So a gateway that finds such a sandbox
  *     without having confirmed it removes it.
+ * deadline: when the sandbox's time is over, Unix ms; 0 or absent: never. now: the claimer's clock, for
+ *     clocks differ. The agent ends the sandbox WATCHDOG_GRACE_MS (execd/exec/watchdog.h) after it if
+ *     nobody else does. It counts from when the entrypoint runs. A deadline that moves is told by
+ *     POST /internal/deadline {"deadline","now"} with the token: 200; 400 bad field; 503 not yet open.
+ *     Agents before this one answer 404 and have no such watch.
  * Once claimed every route but /ping needs the token in AGENT_TOKEN_HEADER. */
 #pragma once
 
 #define AGENT_PORT 44772
 #define AGENT_TOKEN_HEADER "X-EXECD-ACCESS-TOKEN"
 #define AGENT_CLAIM_PATH "/internal/claim"
+#define AGENT_DEADLINE_PATH "/internal/deadline"
 #define AGENT_ARG_HELD "--held"
 #define AGENT_ARG_ID "--id="
 #define AGENT_ARG_CLAIM_SHA256 "--claim-sha256="

@@ -11,6 +11,7 @@ enum {
     SESSION_BODY_MAX = 64 << 10,
     DIRS_BODY_MAX = 1 << 20,
     REPLACE_BODY_MAX = 4 << 20,
+    DEADLINE_BODY_MAX = 1024,
 };
 
 /* Answers at any time, to anyone: the gateway and the SDK wait with it for the agent. */
@@ -30,6 +31,7 @@ static int ping_get(void *app, struct http_req *rq, struct http_resp *rs, struct
 const struct http_route api_routes[] = {
     { "GET", "/ping", ping_get, HTTP_OPEN, 0, NULL },
     { "POST", AGENT_CLAIM_PATH, claim_post, HTTP_OPEN, AGENT_CLAIM_MAX, NULL },
+    { "POST", AGENT_DEADLINE_PATH, deadline_post, 0, DEADLINE_BODY_MAX, NULL },
     { "POST", "/command", command_post, 0, COMMAND_BODY_MAX, NULL },
     { "DELETE", "/command", command_delete, 0, 0, NULL },
     { "GET", "/command/status/{id}", command_status, 0, 0, NULL },

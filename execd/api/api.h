@@ -27,7 +27,18 @@ extern const char *const api_codes[]; /* by enum errc */
 /* Held, stopping, token: for http_service.authorize. */
 int api_authorize(void *app, struct http_req *rq, struct err *e);
 
+/* When a sandbox's time is over, as a claim and POST /internal/deadline have it: Unix ms, the sender's
+ * clock. Zeroed: never. */
+struct deadline {
+    int64_t at_ms;
+    int64_t now_ms; /* 0: not said */
+};
+#define DEADLINE_MAX INT64_C(253402300799999) /* the year 9999 */
+int64_t deadline_left_ms(const struct deadline *d);
+extern const struct api_table deadline_table;
+
 /* Handlers, one file per subject. */
+int deadline_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int claim_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 
 int command_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);

@@ -30,6 +30,7 @@ struct claim {
     json_t *mounts;
     json_t *lifecycle;
     bool closed_ports;
+    struct deadline deadline;
 };
 
 /* A claim on its way: until its answer, which waits for preStart. */
@@ -54,6 +55,8 @@ static const struct jx_field fields[] = {
     { "closedPorts", JX_BOOL, offsetof(struct claim, closed_ports), JX_NULLABLE, 0, 0, 0 },
     { "lineEndings", JX_STR, offsetof(struct claim, line_endings), JX_NULLABLE, 0, 0, 16 },
     { "ca", JX_STR, offsetof(struct claim, ca), JX_NULLABLE, 0, 0, PEM_TEXT_MAX },
+    { "deadline", JX_I64, offsetof(struct claim, deadline.at_ms), JX_NULLABLE, 0, DEADLINE_MAX, 0 },
+    { "now", JX_I64, offsetof(struct claim, deadline.now_ms), JX_NULLABLE, 0, DEADLINE_MAX, 0 },
 };
 
 const struct api_table claim_table = { fields, ARRAY_LEN(fields) };
@@ -235,6 +238,8 @@ static int carry_out(struct app *app, struct claiming *cl, struct err *e)
     }
     memcpy(app->token, cl->c.token, strlen(cl->c.token) + 1);
     app->closed_ports = cl->c.closed_ports;
+    app->has_deadline = cl->c.deadline.at_ms != 0;
+    app->deadline_left_ms = deadline_left_ms(&cl->c.deadline);
     cl->start.app = app;
     cl->start.done = on_started;
     return start_run(&cl->start, &lc, e);

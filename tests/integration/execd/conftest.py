@@ -77,8 +77,8 @@ def agent(start_agent):
 def held(start_agent):
     """held(**kwargs of start_agent) -> Agent that waits for its claim"""
 
-    def start(**kwargs):
+    def start(args=(), **kwargs):
         digest = hashlib.sha256(SECRET.encode()).hexdigest()
-        return start_agent("--held", "--id=box-1", f"--claim-sha256={digest}", **kwargs)
+        return start_agent("--held", "--id=box-1", f"--claim-sha256={digest}", *args, **kwargs)
 
     return start
