@@ -24,6 +24,7 @@
 #include "gateway/domain/relays.h"
 #include "gateway/domain/renewer.h"
 #include "gateway/domain/snapshots.h"
+#include "gateway/domain/teller.h"
 #include "gateway/domain/volumes.h"
 #include "gateway/domain/watch.h"
 #include "gateway/proxy/proxy.h"
@@ -63,6 +64,7 @@ struct app {
     struct creates *creates;
     struct lifecycle lc;
     struct expiry *expiry;
+    struct teller *teller;
     struct reconcile *reconcile;
     struct watch *watch;
     struct snapshots *snapshots;
@@ -242,6 +244,10 @@ static int make_domain(struct app *app, struct err *e)
     if (!app->expiry)
         return -1;
     app->lc.expiry = app->expiry;
+    app->teller = teller_new(&app->lc, e);
+    if (!app->teller)
+        return -1;
+    app->lc.teller = app->teller;
     if (lifecycle_load_places(&app->lc, e) < 0)
         return -1;
     app->reconcile = reconcile_new(&app->lc, &sweep, e);
@@ -429,6 +435,7 @@ static void stop(struct app *app)
     jobs_free(app->jobs); /* not before: a late request is refused by them */
     jobs_free(app->brief);
     creates_free(app->creates);
+    teller_free(app->teller); /* not before: renewals and creates tell until they have ended */
     keyed_locks_free(app->locks);
     places_free(app->places);
     volumes_free(app->volumes);

@@ -7,6 +7,7 @@
 #include "gateway/domain/lifecycle_internal.h"
 #include "gateway/domain/metadata.h"
 #include "gateway/domain/metrics.h"
+#include "gateway/domain/teller.h"
 #include "gateway/store/sandbox_store.h"
 
 #include <stdlib.h>
@@ -80,6 +81,7 @@ static int renew_now(struct lifecycle *lc, const char *id, int64_t expires_ms, s
     }
     if (lc->expiry)
         expiry_hint(lc->expiry, id, expires_ms);
+    teller_want(lc->teller, id);
     return 0;
 }
 
@@ -101,6 +103,7 @@ int lifecycle_renew_by_access(struct lifecycle *lc, const char *id, struct err *
     /* later: no timer has to hear of it; by somebody else meanwhile: good as well */
     if (sandbox_store_renew_from(lc->db, id, sb.expires_ms, at, e) < 0)
         return e->code == ERRC_NOT_FOUND ? 0 : -1;
+    teller_want(lc->teller, id);
     return 0;
 }
 

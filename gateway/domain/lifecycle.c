@@ -9,6 +9,7 @@
 #include "gateway/domain/expiry.h"
 #include "gateway/domain/lifecycle_internal.h"
 #include "gateway/domain/places.h"
+#include "gateway/domain/teller.h"
 #include "gateway/store/sandbox_store.h"
 
 /* ---- reading ---- */
@@ -104,6 +105,8 @@ int lifecycle_transition(struct lifecycle *lc, const struct sandbox *sb, enum sa
     if (sandbox_store_transition(lc->db, sb, from, e) < 0)
         return -1;
     lifecycle_show(lc, sb);
+    if (from == SANDBOX_PAUSED && sb->state == SANDBOX_RUNNING)
+        teller_want(lc->teller, sb->id); /* it may have been renewed meanwhile */
     return 0;
 }
 
@@ -130,6 +133,8 @@ int lifecycle_load_places(struct lifecycle *lc, struct err *e)
     for (i = 0; i < ids.len; i++)
         if (sandbox_store_get(lc->db, ids.ids[i], &sb, NULL) == 0) {
             lifecycle_show(lc, &sb);
+            teller_want(lc->teller,
+                        ids.ids[i]); /* an earlier process may have died before it did */
             sandbox_done(&sb);
         }
     free(ids.ids);

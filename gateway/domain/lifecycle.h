@@ -21,6 +21,7 @@ struct keyed_locks;
 struct metrics;
 struct places;
 struct sandbox_query;
+struct teller;
 struct volumes;
 
 enum {
@@ -36,6 +37,7 @@ struct lifecycle {
     struct volumes *volumes; /* NULL: no sandbox may have any */
     const struct clock *clock;
     struct expiry *expiry; /* told when an expiry changes; NULL in tests without one */
+    struct teller *teller; /* the same, for agents; NULL: they are not told */
     int64_t started_ms;    /* Pending rows older than this are leftovers of an earlier process */
     int64_t max_timeout_s; /* 0: no cap */
     int64_t default_timeout_s; /* of creates that say nothing of it; 0: they never expire */

@@ -13,6 +13,7 @@
 #include "gateway/domain/fault.h"
 #include "gateway/domain/metrics.h"
 #include "gateway/domain/resources.h"
+#include "gateway/domain/teller.h"
 #include "gateway/domain/volumes.h"
 #include "gateway/store/idempotency_store.h"
 #include "gateway/store/sandbox_store.h"
@@ -308,7 +309,20 @@ static int confirm(struct making *m, struct err *e)
     if (sandbox_store_started(lc->db, &m->sb, e) < 0)
         return e->code == ERRC_NOT_FOUND || e->code == ERRC_CONFLICT ? deleted(m, e) : -1;
     lifecycle_show(lc, &m->sb);
+    if (m->apart)
+        teller_want(lc->teller, m->sb.id); /* the claim had another one */
     (void)fault_point("create.confirmed");
+    return 0;
+}
+
+/* The agent ends the sandbox when nobody else does: common/agent/wire.h. */
+static int tell_deadline(struct making *m, struct err *e)
+{
+    if (!m->sb.expires_ms)
+        return 0;
+    if (json_object_set_new(m->claim, "deadline", json_integer(m->sb.expires_ms)) < 0 ||
+        json_object_set_new(m->claim, "now", json_integer(m->lc->clock->wall_ms())) < 0)
+        return err_nomem(e);
     return 0;
 }
 
@@ -322,6 +336,8 @@ int making_finish(struct making *m, struct err *e)
     if (m->hooked) /* if it cannot be told, it runs all the same */
         (void)sandbox_store_progress(lc->db, m->sb.id, "PRE_START", "The preStart hook runs.",
                                      NULL);
+    if (tell_deadline(m, e) < 0)
+        return -1;
     m->claimed = true;
     if (runtime_claim(lc->rt, m->sb.id, &m->sb.place, m->claim, m->claim_ms, e) < 0)
         return stopping(m) && m->hooked ? interrupted(e) : -1;

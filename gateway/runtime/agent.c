@@ -9,6 +9,7 @@
 #include "common/json/jx.h"
 
 #include <curl/curl.h>
+#include <inttypes.h>
 #include <string.h>
 #include <time.h>
 
@@ -49,15 +50,15 @@ static struct curl_slist *make_headers(void)
     return more;
 }
 
-/* The claim goes to place and nowhere else: no proxy, no redirect. */
-static void set_up(CURL *c, const struct runtime_place *place, const char *body,
+/* What is said goes to place and nowhere else: no proxy, no redirect. */
+static void set_up(CURL *c, const struct runtime_place *place, const char *path, const char *body,
                    struct curl_slist *headers, struct buf *reply)
 {
     bool v6 = strchr(place->address, ':') != NULL;
-    char url[RUNTIME_ADDR + sizeof(AGENT_CLAIM_PATH) + 32];
+    char url[RUNTIME_ADDR + 64];
 
-    (void)snprintf(url, sizeof(url), "http://%s%s%s:%u" AGENT_CLAIM_PATH, v6 ? "[" : "",
-                   place->address, v6 ? "]" : "", (unsigned)place->agent_port);
+    (void)snprintf(url, sizeof(url), "http://%s%s%s:%u%s", v6 ? "[" : "", place->address,
+                   v6 ? "]" : "", (unsigned)place->agent_port, path);
     curl_easy_setopt(c, CURLOPT_URL, url);
     curl_easy_setopt(c, CURLOPT_PROXY, "");
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
@@ -181,11 +182,46 @@ int agent_claim(const struct runtime_place *place, const json_t *claim, int dead
     if (strlen(body) > AGENT_CLAIM_MAX)
         return err_set(e, ERRC_INVALID, "env and entrypoint are larger than %d bytes",
                        AGENT_CLAIM_MAX);
-    set_up(c, place, body, headers, &reply);
+    set_up(c, place, AGENT_CLAIM_PATH, body, headers, &reply);
     rc = converse(c, deadline_ms, alive, arg, e);
     explicit_bzero(body, strlen(body)); /* token and secret */
     if (rc < 0)
         return -1;
     (void)curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
     return judge(status, &reply, e);
+}
+
+/* The headers of who knows the token. */
+static struct curl_slist *add_token(struct curl_slist *l, const char *token)
+{
+    char line[sizeof(AGENT_TOKEN_HEADER ": ") + RUNTIME_TEXT];
+
+    (void)snprintf(line, sizeof(line), AGENT_TOKEN_HEADER ": %s", token);
+    return curl_slist_append(l, line);
+}
+
+int agent_tell_deadline(const struct runtime_place *place, const char *token, int64_t deadline_ms,
+                        int64_t now_ms, int timeout_ms, struct err *e)
+{
+    AUTO_BUF struct buf reply = BUF_INIT(REPLY_MAX);
+    AUTO(auto_slist) struct curl_slist *headers = make_headers();
+    AUTO(auto_curl) CURL *c = curl_easy_init();
+    char body[96];
+    long status = 0;
+    CURLcode rc;
+
+    if (!c || !headers || !add_token(headers, token))
+        return err_nomem(e);
+    (void)snprintf(body, sizeof(body), "{\"deadline\":%" PRId64 ",\"now\":%" PRId64 "}",
+                   deadline_ms, now_ms);
+    set_up(c, place, AGENT_DEADLINE_PATH, body, headers, &reply);
+    curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)timeout_ms);
+    rc = curl_easy_perform(c);
+    if (rc != CURLE_OK)
+        return err_set(e, ERRC_BUSY, "the agent cannot be told (%s)", curl_easy_strerror(rc));
+    (void)curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
+    if (status == 200)
+        return 0;
+    return err_set(e, status == 404 ? ERRC_UNSUPPORTED : ERRC_BUSY,
+                   "the agent answered its deadline with %ld", status);
 }

@@ -12,3 +12,8 @@ typedef int (*agent_alive_fn)(void *arg, struct err *e);
  * ERRC_TIMEOUT at the deadline, ERRC_BUSY with DOCKER::SANDBOX_EXECD_START_FAILED otherwise. */
 int agent_claim(const struct runtime_place *place, const json_t *claim, int deadline_ms,
                 agent_alive_fn alive, void *arg, struct err *e);
+
+/* Tells a claimed agent its deadline. One attempt, within timeout_ms. ERRC_UNSUPPORTED: an older agent,
+ * which has no such route. */
+int agent_tell_deadline(const struct runtime_place *place, const char *token, int64_t deadline_ms,
+                        int64_t now_ms, int timeout_ms, struct err *e);

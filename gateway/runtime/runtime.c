@@ -30,6 +30,14 @@ int runtime_claim(struct runtime *rt, const char *id, const struct runtime_place
     return rt->ops->claim(rt, id, place, claim, deadline_ms, e);
 }
 
+int runtime_tell_deadline(struct runtime *rt, const struct runtime_place *place, const char *token,
+                          int64_t deadline_ms, int64_t now_ms, int timeout_ms, struct err *e)
+{
+    if (!rt->ops->tell_deadline)
+        return unsupported(rt, "tell deadline", e);
+    return rt->ops->tell_deadline(rt, place, token, deadline_ms, now_ms, timeout_ms, e);
+}
+
 int runtime_pull(struct runtime *rt, const struct runtime_image *image, int wait_ms,
                  char progress[RUNTIME_TEXT], struct err *e)
 {

@@ -150,6 +150,10 @@ struct runtime_ops {
      * became of a sandbox that ended meanwhile. */
     int (*claim)(struct runtime *rt, const char *id, const struct runtime_place *place,
                  const json_t *claim, int deadline_ms, struct err *e);
+    /* Tells a claimed agent when its sandbox's time is over (common/agent/wire.h), within timeout_ms.
+     * ERRC_UNSUPPORTED when it cannot be told: its agent is older. */
+    int (*tell_deadline)(struct runtime *rt, const struct runtime_place *place, const char *token,
+                         int64_t deadline_ms, int64_t now_ms, int timeout_ms, struct err *e);
     /* Ends it gracefully: TERM, up to grace_ms, KILL. 0 also when it does not run or is gone. */
     int (*stop)(struct runtime *rt, const char *id, int grace_ms, struct err *e);
     /* Ends and removes the sandbox and all that belongs to it. Idempotent: 0 when it is gone. */
@@ -213,6 +217,8 @@ int runtime_start_held(struct runtime *rt, const struct runtime_spec *spec,
                        struct runtime_place *place, struct err *e);
 int runtime_claim(struct runtime *rt, const char *id, const struct runtime_place *place,
                   const json_t *claim, int deadline_ms, struct err *e);
+int runtime_tell_deadline(struct runtime *rt, const struct runtime_place *place, const char *token,
+                          int64_t deadline_ms, int64_t now_ms, int timeout_ms, struct err *e);
 int runtime_pull(struct runtime *rt, const struct runtime_image *image, int wait_ms,
                  char progress[RUNTIME_TEXT], struct err *e);
 int runtime_stop(struct runtime *rt, const char *id, int grace_ms, struct err *e);

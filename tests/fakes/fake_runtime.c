@@ -40,6 +40,7 @@ struct fake_runtime {
     char progress[RUNTIME_TEXT];
     int grace_ms;
     char *claim;
+    int64_t deadline_ms;
     char *spec;
     char *logs;
     pthread_mutex_t watching; /* guards the two below; held while fn runs */
@@ -195,6 +196,19 @@ static int fake_claim(struct runtime *rt, const char *id, const struct runtime_p
         return err_set(e, ERRC_BUSY, "the agent broke the claim off");
     free(fake(rt)->claim);
     fake(rt)->claim = json_dumps(claim, JSON_SORT_KEYS);
+    return 0;
+}
+
+static int fake_tell_deadline(struct runtime *rt, const struct runtime_place *place,
+                              const char *token, int64_t deadline_ms, int64_t now_ms,
+                              int timeout_ms, struct err *e)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&fake(rt)->guard);
+
+    (void)place, (void)token, (void)now_ms, (void)timeout_ms;
+    if (enter(fake(rt), "tell_deadline", NULL, e) < 0)
+        return -1;
+    fake(rt)->deadline_ms = deadline_ms;
     return 0;
 }
 
@@ -523,6 +537,7 @@ static const struct runtime_ops fake_ops = {
     .pull = fake_pull,
     .start_held = fake_start_held,
     .claim = fake_claim,
+    .tell_deadline = fake_tell_deadline,
     .stop = fake_stop,
     .remove = fake_remove,
     .pause = fake_pause,
@@ -675,6 +690,13 @@ char *fake_runtime_last_claim(struct runtime *rt)
     AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&fake(rt)->guard);
 
     return fake(rt)->claim ? strdup(fake(rt)->claim) : NULL;
+}
+
+int64_t fake_runtime_last_deadline(struct runtime *rt)
+{
+    AUTO_UNLOCK pthread_mutex_t *held = mutex_lock(&fake(rt)->guard);
+
+    return fake(rt)->deadline_ms;
 }
 
 char *fake_runtime_last_spec(struct runtime *rt)

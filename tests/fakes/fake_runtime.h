@@ -37,6 +37,8 @@ void fake_runtime_drop(struct runtime *rt, const char *id);
 enum runtime_state fake_runtime_state(struct runtime *rt, const char *id);
 /* The last claim, as JSON text; the caller frees. */
 char *fake_runtime_last_claim(struct runtime *rt);
+/* What an agent was told last; 0: none was. */
+int64_t fake_runtime_last_deadline(struct runtime *rt);
 /* The last spec of start_held as JSON text: image, snapshot, memory, cpus, disk, gpus, mounts (each
  * "source:target:rw" or ":ro"); the caller frees. */
 char *fake_runtime_last_spec(struct runtime *rt);

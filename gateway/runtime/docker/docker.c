@@ -375,6 +375,14 @@ static int still_there(void *arg, struct err *e)
     return 0;
 }
 
+static int docker_tell_deadline(struct runtime *rt, const struct runtime_place *place,
+                                const char *token, int64_t deadline_ms, int64_t now_ms,
+                                int timeout_ms, struct err *e)
+{
+    (void)rt;
+    return agent_tell_deadline(place, token, deadline_ms, now_ms, timeout_ms, e);
+}
+
 static int docker_claim(struct runtime *rt, const char *id, const struct runtime_place *place,
                         const json_t *claim, int deadline_ms, struct err *e)
 {
@@ -425,6 +433,7 @@ static const struct runtime_ops docker_ops = {
     .prepare = docker_prepare,
     .start_held = docker_start_held,
     .claim = docker_claim,
+    .tell_deadline = docker_tell_deadline,
     .pull = docker_pull,
     .stop = docker_stop,
     .remove = docker_remove,

@@ -123,6 +123,8 @@ static void create_claims_with_env_and_entrypoint(void **state)
     assert_string_equal(json_string_value(json_object_get(c, "token")), sb.token);
     assert_int_equal(json_string_length(json_object_get(c, "secret")), 64);
     assert_true(json_equal(json_object_get(c, "entrypoint"), w->entrypoint));
+    assert_int_equal(json_integer_value(json_object_get(c, "deadline")), sb.expires_ms);
+    assert_int_equal(json_integer_value(json_object_get(c, "now")), now_ms);
     /* null means "leave it out", "" is kept */
     assert_int_equal(json_object_size(json_object_get(c, "env")), 2);
     assert_int_equal(sb.state, SANDBOX_RUNNING);
