@@ -265,6 +265,52 @@ static void a_claim_has_a_size_limit(void **state)
     end(s);
 }
 
+static int tell(const struct runtime_place *place, struct err *e)
+{
+    return agent_tell_deadline(place, "t0ken", 1765100000000, 1765000000000, 5000, e);
+}
+
+static void a_deadline_is_told_once(void **state)
+{
+    struct runtime_place place;
+    struct err e = { 0 };
+    struct scripted *s = script(REPLY("200", ""), 0, &place);
+
+    (void)state;
+    assert_int_equal(tell(&place, &e), 0);
+    assert_contains(s->request.data, "POST " AGENT_DEADLINE_PATH " HTTP/1.1\r\n");
+    assert_contains(s->request.data, AGENT_TOKEN_HEADER ": t0ken\r\n");
+    assert_contains(s->request.data, "{\"deadline\":1765100000000,\"now\":1765000000000}");
+    end(s);
+    assert_int_equal(tell(&place, &e), -1); /* nobody is there */
+    assert_int_equal(e.code, ERRC_BUSY);
+}
+
+static void agents_that_know_no_deadline_are_told_apart(void **state)
+{
+    static const struct {
+        const char *reply;
+        enum errc code;
+    } rows[] = {
+        { REPLY("404", "{}"), ERRC_UNSUPPORTED },
+        { REPLY("503", "{}"), ERRC_BUSY },
+        { REPLY("401", "{}"), ERRC_BUSY },
+        { NULL, ERRC_BUSY },
+    };
+    struct runtime_place place;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct err e = { 0 };
+        struct scripted *s = script(rows[i].reply, 0, &place);
+
+        assert_int_equal(tell(&place, &e), -1);
+        assert_int_equal(e.code, rows[i].code);
+        end(s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +321,8 @@ int main(void)
         cmocka_unit_test(the_deadline_holds_for_refused_and_for_silent_agents),
         cmocka_unit_test(a_dead_sandbox_is_not_waited_for),
         cmocka_unit_test(a_claim_has_a_size_limit),
+        cmocka_unit_test(a_deadline_is_told_once),
+        cmocka_unit_test(agents_that_know_no_deadline_are_told_apart),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
