@@ -128,7 +128,8 @@ static int read_environment(struct app *app, char *const *from, struct err *e)
 
 static int open_loop(struct app *app, struct err *e)
 {
-    static const int watched[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH };
+    const int watched[] = { SIGTERM, SIGINT,  SIGQUIT,  SIGHUP,
+                            SIGUSR1, SIGUSR2, SIGWINCH, SUPERVISE_HALT };
     struct sigaction ignore = { .sa_handler = SIG_IGN };
     sigset_t set;
     size_t i;

@@ -134,7 +134,7 @@ pid_t supervisor_pid(const struct supervisor *s)
 
 void supervisor_signal(struct supervisor *s, int sig)
 {
-    if (sig == SIGTERM || sig == SIGINT)
+    if (sig == SIGTERM || sig == SIGINT || sig == SIGQUIT || sig == SUPERVISE_HALT)
         stop(s);
     else if (s->running)
         (void)kill(-s->entrypoint.pid, sig);

@@ -3,6 +3,8 @@
 #pragma once
 #include "common/proc/spawn.h"
 
+#include <signal.h>
+
 struct err;
 struct loop;
 struct signals;
@@ -29,5 +31,7 @@ int supervisor_start(struct supervisor *s, const struct spawn_req *rq, struct er
 /* Ends everything with this status; the entrypoint must not have been started. */
 void supervisor_end(struct supervisor *s, int status);
 pid_t supervisor_pid(const struct supervisor *s); /* 0: none runs */
-/* HUP, USR1, USR2 and WINCH go to the entrypoint; TERM and INT end everything. */
+/* HUP, USR1, USR2 and WINCH go to the entrypoint. TERM ends everything, and so do the others that an
+ * image may name as its stop signal: INT, QUIT and what init systems take for a halt. */
+#define SUPERVISE_HALT (SIGRTMIN + 3)
 void supervisor_signal(struct supervisor *s, int sig);

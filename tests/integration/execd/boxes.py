@@ -8,6 +8,7 @@ import pathlib
 import secrets
 import subprocess
 import tarfile
+import urllib.parse
 
 from agentlib import SECRET, Agent
 from conftest import binary
@@ -76,13 +77,15 @@ class Box(Agent):
             return False
 
     def wait(self):
-        """The container's exit status."""
+        """The container's exit status; fails after the engine's minute."""
         status, reply = self.engine.call("POST", f"/containers/{self.container}/wait")
         assert status == 200, reply
         return reply["StatusCode"]
 
     def signal(self, name):
-        self.engine.call("POST", f"/containers/{self.container}/kill?signal={name}")
+        path = f"/containers/{self.container}/kill?signal={urllib.parse.quote(name, safe='')}"
+        status, reply = self.engine.call("POST", path)
+        assert status == 204, reply
 
     def stop(self, seconds=10):
         self.engine.call("POST", f"/containers/{self.container}/stop?t={seconds}")
