@@ -2,12 +2,13 @@
 # Makes the local test images that are asked for, without any registry. An image carries the hash of its recipe in the
 # label sandgate.recipe and is made again only when the recipe has changed.
 #
-# Usage:   images.sh [NAME...]       base busybox static nonroot, with or without sandgate- and :local; default: all
+# Usage:   images.sh [NAME...]       base busybox static nonroot musl, with or without sandgate- and :local; default: all
 #            sandgate-base:local     Debian or Ubuntu minbase with python3, bash, coreutils, grep, procps, curl; user
 #                                    app (1000), user nobody, group nogroup; LANG not set
 #            sandgate-nonroot:local  the same files, run as 1000 in /home/app
 #            sandgate-busybox:local  only busybox with its applets, /tmp and /etc/passwd
 #            sandgate-static:local   only the program /hello: no shell, no libc, no /tmp, no /etc/passwd
+#            sandgate-musl:local     as busybox, with musl as the only libc and /bin/hello-musl, which is linked with it
 # Inputs:  SANDGATE_STATE (~/.cache/sandgate), the engine that engine.sh finds or starts
 # Output:  the images; STATE/images/base-HASH.tar, from which base and nonroot are made without the network
 set -euo pipefail
@@ -77,6 +78,27 @@ int main(int argc, char **argv, char **envp)
 END
 }
 
+recipe_musl() {
+    local dir=$1 loader
+    recipe_busybox "$dir"
+    loader=$(echo /lib/ld-musl-*.so.1)
+    mkdir -p "$dir/lib"
+    cp -L "$loader" "$dir$loader"
+    musl-gcc -Os -s -o "$dir/bin/hello-musl" -x c - <<'END'
+#include <pwd.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* Says who it runs as, by way of its libc. */
+int main(void)
+{
+    struct passwd *p = getpwuid(getuid());
+
+    return printf("hello from musl, %s\n", p ? p->pw_name : "nobody known") < 0;
+}
+END
+}
+
 # ---- making
 
 busybox_path() { command -v busybox || echo /bin/busybox; }
@@ -91,6 +113,10 @@ version_of() {
     case $1 in
         base | nonroot) { declare -f recipe_base make_"$1"; suite; dpkg --print-architecture; } | hash_of ;;
         busybox) { declare -f recipe_busybox make_busybox; sha256sum <"$(busybox_path)"; } | hash_of ;;
+        musl)
+            { declare -f recipe_busybox recipe_musl make_musl; sha256sum <"$(busybox_path)"; cat /lib/ld-musl-*.so.1; } |
+                hash_of
+            ;;
         static) { declare -f recipe_static make_static; dpkg --print-architecture; } | hash_of ;;
     esac
 }
@@ -135,6 +161,8 @@ make_nonroot() {
 
 make_busybox() { make_small busybox "$1" 'CMD ["sh"]'; }
 
+make_musl() { make_small musl "$1" 'CMD ["sh"]'; }
+
 make_static() { make_small static "$1" 'ENTRYPOINT ["/hello"]'; }
 
 # make_small NAME VERSION CHANGE...
@@ -160,7 +188,7 @@ present() {
 
 main() {
     local name version
-    [ $# -gt 0 ] || set -- base nonroot busybox static
+    [ $# -gt 0 ] || set -- base nonroot busybox static musl
     DOCKER_HOST=$("$here/engine.sh")
     export DOCKER_HOST
     lock
@@ -168,8 +196,8 @@ main() {
         name=${name#sandgate-}
         name=${name%:local}
         case $name in
-            base | nonroot | busybox | static) ;;
-            *) say "unknown image '$name' (base, nonroot, busybox, static)"; return 1 ;;
+            base | nonroot | busybox | static | musl) ;;
+            *) say "unknown image '$name' (base, nonroot, busybox, static, musl)"; return 1 ;;
         esac
         version=$(version_of "$name")
         if ! present "$name" "$version"; then

@@ -14,7 +14,7 @@ readonly APT_OPTIONS=(-q -y --no-install-recommends -o DPkg::Lock::Timeout=300)
 
 readonly BUILD="gcc g++ make pkg-config libc6-dev libmicrohttpd-dev libcurl4-openssl-dev libsqlite3-dev
     libjansson-dev libmd-dev libseccomp-dev libtomlplusplus-dev dpkg-dev nftables ca-certificates"
-readonly ENGINE="docker.io iptables iproute2 mmdebstrap busybox-static gcc libc6-dev python3 python3-venv curl
+readonly ENGINE="docker.io iptables iproute2 mmdebstrap busybox-static musl-tools gcc libc6-dev python3 python3-venv curl
     ca-certificates"
 readonly CHECK="clang clang-format-14 libclang-rt-14-dev llvm libcmocka-dev pmccabe shellcheck codespell
     nginx-light caddy redis-tools wrk git"

@@ -19,7 +19,9 @@ import urllib.parse
 import openapi
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BASE, NONROOT, BUSYBOX, STATIC = (f"sandgate-{n}:local" for n in ("base", "nonroot", "busybox", "static"))
+BASE, NONROOT, BUSYBOX, STATIC, MUSL = (
+    f"sandgate-{n}:local" for n in ("base", "nonroot", "busybox", "static", "musl")
+)
 ENGINE_SCRIPT = str(ROOT / "deploy/setup/engine.sh")
 TAIL = ["tail", "-f", "/dev/null"]
 

@@ -20,10 +20,12 @@ AGENT = "/opt/opensandbox/agent/execd"
 class Box(Agent):
     """A held agent as PID 1. Its headers are set by agentlib.claim."""
 
-    def __init__(self, engine, image, *, user="", read_only=False, args=None, binds=(), files=None, **host):
+    def __init__(self, engine, image, *, user="", read_only=False, args=None, via=None, binds=(), files=None, **host):
         self.engine = engine
         digest = hashlib.sha256(SECRET.encode()).hexdigest()
-        entrypoint = [AGENT, *(args or ["--held", "--id=box", f"--claim-sha256={digest}"])]
+        if via:  # a static program of this machine that executes its arguments
+            binds = [*binds, f"{via}:/via:ro"]
+        entrypoint = [*(["/via"] if via else []), AGENT, *(args or ["--held", "--id=box", f"--claim-sha256={digest}"])]
         status, reply = engine.call(
             "POST",
             f"/containers/create?name=sandgate-test-{secrets.token_hex(6)}",

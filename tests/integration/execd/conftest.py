@@ -41,15 +41,16 @@ def read_port(proc):
 
 @pytest.fixture
 def start_agent(tmp_path):
-    """start_agent(*args, env={...}, cwd=..., program=..., further arguments of Popen) -> Agent"""
+    """start_agent(*args, env={...}, cwd=..., program=..., via=[program that executes its arguments],
+    further arguments of Popen) -> Agent"""
     agents = []
 
-    def start(*args, env=None, cwd=None, program=None, **popen):
+    def start(*args, env=None, cwd=None, program=None, via=(), **popen):
         full = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "EXECD_ENVS": str(tmp_path / "env" / ".env")}
         full.update({k: v for k, v in os.environ.items() if k.endswith("SAN_OPTIONS")})
         full.update(env or {})
         proc = subprocess.Popen(
-            [program or binary(), "--port=0", "--log-level=6", *args],
+            [*via, program or binary(), "--port=0", "--log-level=6", *args],
             env=full,
             cwd=cwd or tmp_path,
             stdin=subprocess.DEVNULL,
