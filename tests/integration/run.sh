@@ -13,6 +13,7 @@ DOCKER_HOST=$(deploy/setup/engine.sh)
 export DOCKER_HOST SANDGATE_STATE=$state
 deploy/setup/images.sh
 deploy/setup/venv.sh "$state/venv"
+deploy/setup/node.sh >/dev/null
 REGISTRY_BIN=$(deploy/setup/unpack.sh "$state/unpacked" docker-registry usr/bin/docker-registry)
 export REGISTRY_BIN
 make --no-print-directory -j2 all
