@@ -67,7 +67,7 @@ execd_src := $(filter-out execd/main.c,$(wildcard execd/*.c execd/*/*.c))
 common_obj := $(common_src:%.c=$(OBJ)/%.o)
 gateway_obj := $(gateway_src:%.c=$(OBJ)/%.o) $(gateway_cxx:%.cc=$(OBJ)/%.o) \
   $(OBJ)/gateway/migrations.gen.o
-execd_obj := $(execd_src:%.c=$(OBJ)/%.o)
+execd_obj := $(execd_src:%.c=$(OBJ)/%.o) $(OBJ)/execd/code/drivers.o
 
 # curl and SQLite belong to the gateway alone (tests/lint/includes.sh)
 GATEWAY_LIBS := -lmicrohttpd -lcurl -lsqlite3 -ljansson -lmd -lm -lpthread
@@ -93,6 +93,11 @@ $(OBJ)/%.gen.o: $(OBJ)/%.gen.c
 $(OBJ)/gateway/migrations.gen.c: $(wildcard migrations/*.sql) deploy/embed_sql.sh
 	@mkdir -p $(@D)
 	$(Q)deploy/embed_sql.sh $(sort $(wildcard migrations/*.sql)) > $@
+
+# The agent carries the drivers of its embedded kernels.
+build/obj/%/execd/code/drivers.o: execd/code/drivers.S $(wildcard execd/code/driver.*)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -c $< -o $@
 
 # The release gateway carries the static agent. Other variants carry the release agent as well;
 # a sanitized agent is handed over with [agent] dir (HACKING.md).

@@ -9,6 +9,9 @@
 #include "common/json/jx.h"
 #include "common/proc/signals.h"
 #include "execd/api/api.h"
+#include "execd/code/contexts.h"
+#include "execd/code/embedded.h"
+#include "execd/code/probe.h"
 #include "execd/exec/hooks.h"
 #include "execd/exec/launch.h"
 #include "execd/exec/run.h"
@@ -101,6 +104,11 @@ static int base_default(struct app *app, const char *name, const char *value)
     return env_get(&app->base, name) ? 0 : env_set(&app->base, name, value);
 }
 
+static bool names_jupyter(const struct env *v)
+{
+    return env_get(v, "JUPYTER_HOST") || env_get(v, "JUPYTER_PORT");
+}
+
 static int read_environment(struct app *app, char *const *from, struct err *e)
 {
     const char *token = app->opt.access_token;
@@ -114,6 +122,7 @@ static int read_environment(struct app *app, char *const *from, struct err *e)
     if (token && strlen(token) > APP_TOKEN_MAX)
         return err_set(e, ERRC_INVALID, "the access token is longer than %d bytes", APP_TOKEN_MAX);
     (void)snprintf(app->token, sizeof(app->token), "%s", token ? token : "");
+    app->jupyter = names_jupyter(&app->base);
     for (i = 0; i < ARRAY_LEN(own_vars); i++)
         env_unset(&app->base, own_vars[i]);
     if (base_default(app, "EXECD_ENVS", AGENT_ENV_FILE) < 0 ||
@@ -124,6 +133,16 @@ static int read_environment(struct app *app, char *const *from, struct err *e)
     if (mode && lines_parse(mode, &app->lines) < 0)
         log_warn("OPENSANDBOX_LINE_ENDINGS is not auto, keep or strip", LOG_S("value", mode));
     return 0;
+}
+
+static int open_contexts(struct app *app, struct err *e)
+{
+    struct contexts_req rq = { .loop = app->loop, .runs = app->runs, .ops = &embedded_ops };
+
+    app->kernels = embedded_new(app->loop, app->signals, &app->base, e);
+    rq.provider = app->kernels;
+    app->contexts = app->kernels ? contexts_new(&rq, e) : NULL;
+    return app->contexts ? 0 : -1;
 }
 
 static int open_loop(struct app *app, struct err *e)
@@ -155,7 +174,7 @@ static int open_loop(struct app *app, struct err *e)
         app->loop, app->opt.deadline_grace_ms ? app->opt.deadline_grace_ms : WATCHDOG_GRACE_MS,
         on_late, app, e);
     app->jobs = app->sessions && app->watchdog ? jobs_new(APP_WORKERS, APP_JOBS_MAX, e) : NULL;
-    return app->jobs ? 0 : -1;
+    return app->jobs && open_contexts(app, e) == 0 ? 0 : -1;
 }
 
 static int open_server(struct app *app, struct err *e)
@@ -269,6 +288,17 @@ int app_run(struct app *app, struct err *e)
     return loop_run(app->loop, e) < 0 ? -1 : app->exit_status;
 }
 
+void app_open_probe(struct app *app)
+{
+    struct err e = { 0 };
+
+    if (app->jupyter || names_jupyter(&app->base) || !embedded_has(app->kernels, "python"))
+        return;
+    app->probe = probe_new(app->loop, PROBE_PORT, &e);
+    if (!app->probe)
+        log_info("no listener for the code interpreter's client", LOG_S("reason", e.msg));
+}
+
 int app_start_entrypoint(struct app *app, const char *const *argv, size_t n, struct err *e)
 {
     struct launch_req rq = { .argv = argv, .n_argv = n };
@@ -307,6 +337,9 @@ void app_free(struct app *app)
     http_server_give_up(app->server);
     jobs_stop(app->jobs);
     hooks_free(app->hooks); /* a claim that waits for preStart is answered */
+    contexts_free(app->contexts);
+    embedded_free(app->kernels);
+    probe_free(app->probe);
     runs_free(app->runs);
     sessions_free(app->sessions);
     metrics_free(app);

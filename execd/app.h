@@ -41,6 +41,9 @@ struct app {
     struct proxy *proxy;
     struct runs *runs;
     struct sessions *sessions;
+    struct embedded *kernels;
+    struct contexts *contexts;
+    struct probe *probe; /* NULL: not wanted here */
     struct supervisor *supervisor;
     struct hooks *hooks;
     struct metrics *metrics; /* once open */
@@ -55,6 +58,7 @@ struct app {
     enum app_state state;
     unsigned umask;
     int exit_status;
+    bool jupyter;       /* the sandbox names a Jupyter server */
     bool leaving;       /* from here on private to app.c */
     struct start start; /* of classic mode */
     struct loop_hook flush;
@@ -70,6 +74,9 @@ void app_free(struct app *app);
 
 /* Ends the agent with this status once the answers under way are out. */
 void app_leave(struct app *app, int status);
+/* Once the sandbox is open: listens where the code interpreter's client looks for a Jupyter server, if
+ * there is none and the image has a python of its own. */
+void app_open_probe(struct app *app);
 /* The program of a sandbox: looked up and started with app->base.
  * -1: nothing was started; err names the program and the reason. */
 int app_start_entrypoint(struct app *app, const char *const *argv, size_t n, struct err *e);

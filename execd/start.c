@@ -28,6 +28,7 @@ static int begin(struct start *s, struct err *e)
     if (app->has_deadline)
         watchdog_set(app->watchdog, app->deadline_left_ms);
     app->state = APP_OPEN;
+    app_open_probe(app);
     return 0;
 }
 

@@ -11,6 +11,7 @@ enum {
     SESSION_BODY_MAX = 64 << 10,
     DIRS_BODY_MAX = 1 << 20,
     REPLACE_BODY_MAX = 4 << 20,
+    CONTEXT_BODY_MAX = 64 << 10,
     DEADLINE_BODY_MAX = 1024,
 };
 
@@ -53,6 +54,13 @@ const struct http_route api_routes[] = {
     FILE_ROUTE("DELETE", "/directories", dirs_remove, 0, NULL),
     { "GET", "/metrics", metrics_get, 0, 0, NULL },
     { "GET", "/metrics/watch", metrics_watch, 0, 0, NULL },
+    { "POST", "/code", code_post, 0, COMMAND_BODY_MAX, NULL },
+    { "DELETE", "/code", command_delete, 0, 0, NULL },
+    { "POST", "/code/context", code_context_post, 0, CONTEXT_BODY_MAX, NULL },
+    { "GET", "/code/contexts", code_contexts_get, 0, 0, NULL },
+    { "DELETE", "/code/contexts", code_contexts_delete, 0, 0, NULL },
+    { "GET", "/code/contexts/{id}", code_context_get, 0, 0, NULL },
+    { "DELETE", "/code/contexts/{id}", code_context_delete, 0, 0, NULL },
 };
 const size_t api_n_routes = ARRAY_LEN(api_routes);
 

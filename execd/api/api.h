@@ -11,6 +11,8 @@ struct api_table {
     size_t len;
 };
 extern const struct api_table claim_table;
+extern const struct api_table code_table;
+extern const struct api_table context_table;
 extern const struct api_table command_table;
 extern const struct api_table session_add_table;
 extern const struct api_table session_run_table;
@@ -46,13 +48,27 @@ int command_delete(void *app, struct http_req *rq, struct http_resp *rs, struct 
 int command_status(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int command_resume(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int command_logs(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+/* The body of rs is a stream of events. */
+/* As command_post for a command without any options. */
+int command_text(struct app *app, struct http_req *rq, const char *text, bool background,
+                 struct http_resp *rs, struct err *e);
+
+int code_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int code_context_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int code_context_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int code_context_delete(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int code_contexts_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int code_contexts_delete(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+/* For DELETE /command and /code, which take ids of any kind. *found: it is a context's. */
+int code_interrupt(struct app *app, const char *id, bool *found, struct err *e);
 
 int session_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int session_run_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int session_remove(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 
-void stream_headers(struct http_resp *rs);
-/* A stream whose end is known already: init, and how it ended. failure NULL: it is started. stream.c */
+/* The response is this stream. stream.c */
+void stream_begin(struct http_resp *rs, struct http_stream *stream);
+/* A stream whose end is known already: init, and how it ended. failure NULL: it is started. */
 int stream_short(const char *id, const char *failure, struct http_resp *rs, struct err *e);
 
 int metrics_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);

@@ -134,8 +134,7 @@ static int start(struct app *app, struct http_req *rq, const struct command *c,
     }
     if (c->background)
         return stream_short(started.rec->id, NULL, rs, e);
-    stream_headers(rs);
-    rs->stream = started.stream;
+    stream_begin(rs, started.stream);
     return 0;
 }
 
@@ -153,6 +152,15 @@ int command_post(void *arg, struct http_req *rq, struct http_resp *rs, struct er
         (void)err_wrap(e, "error parsing request");
     json_decref(body);
     return rc;
+}
+
+int command_text(struct app *app, struct http_req *rq, const char *text, bool background,
+                 struct http_resp *rs, struct err *e)
+{
+    const struct command c = { .command = text, .background = background, .uid = -1, .gid = -1 };
+    struct launch_req lrq;
+
+    return to_launch(rq, &c, &lrq, e) < 0 ? -1 : start(app, rq, &c, &lrq, rs, e);
 }
 
 /* ---- interrupt ---- */
@@ -174,6 +182,7 @@ int command_delete(void *arg, struct http_req *rq, struct http_resp *rs, struct 
     struct session *session;
     struct record *rec;
     const char *id;
+    bool is_context;
     int rc = http_req_query(rq, "id", 0, &id, e);
 
     (void)rs;
@@ -181,6 +190,9 @@ int command_delete(void *arg, struct http_req *rq, struct http_resp *rs, struct 
         return -1;
     if (!rc || !*id)
         return err_api(e, ERRC_INVALID, "MISSING_QUERY", "query parameter id is missing");
+    rc = code_interrupt(app, id, &is_context, e);
+    if (is_context)
+        return rc;
     rec = records_find(runs_records(app->runs), id);
     session = rec ? NULL : sessions_find(app->sessions, id);
     if (session) {
@@ -270,6 +282,7 @@ int command_resume(void *arg, struct http_req *rq, struct http_resp *rs, struct 
 {
     struct app *app = arg;
     struct record *rec = records_find(runs_records(app->runs), rq->params[0]);
+    struct http_stream *stream = NULL;
     const char *text = NULL;
     int64_t after = 0;
     int rc = -1;
@@ -279,11 +292,11 @@ int command_resume(void *arg, struct http_req *rq, struct http_resp *rs, struct 
     else if (http_req_query(rq, "after_eid", 0, &text, e) >= 0) {
         if (text && num_parse_i64(text, 0, INT64_MAX, &after) < 0)
             after = 0; /* contract/newest.md 3.1: what is no number counts as none */
-        rs->stream = feed_resume(rec->feed, (uint64_t)after, e);
-        rc = rs->stream ? 0 : -1;
+        stream = feed_resume(rec->feed, (uint64_t)after, e);
+        rc = stream ? 0 : -1;
     }
     if (rc == 0)
-        stream_headers(rs);
+        stream_begin(rs, stream);
     else if (e->code == ERRC_NOT_FOUND || e->code == ERRC_CONFLICT)
         e->api_code = "INVALID_REQUEST_BODY";
     return rc;

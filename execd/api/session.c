@@ -58,12 +58,13 @@ static int run(struct session *s, const struct session_body *body, struct http_r
                struct err *e)
 {
     const struct session_req rq = { body->command, body->cwd, body->timeout };
+    struct http_stream *stream;
     struct err why = { 0 };
 
     if (!*body->command)
         return err_set(e, ERRC_INVALID, "command: must not be empty");
-    if (session_run(s, &rq, &rs->stream, &why) == 0) {
-        stream_headers(rs);
+    if (session_run(s, &rq, &stream, &why) == 0) {
+        stream_begin(rs, stream);
         return 0;
     }
     if (why.code == ERRC_INVALID || why.code == ERRC_BUSY || why.code == ERRC_NOMEM) {

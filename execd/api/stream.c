@@ -9,11 +9,17 @@
 
 enum { REPLY_MAX = 16 * 1024 };
 
-void stream_headers(struct http_resp *rs)
+static void stream_headers(struct http_resp *rs)
 {
     rs->content_type = "text/event-stream";
     http_resp_header(rs, "Cache-Control", "no-cache");
     http_resp_header(rs, "X-Accel-Buffering", "no");
+}
+
+void stream_begin(struct http_resp *rs, struct http_stream *stream)
+{
+    stream_headers(rs);
+    rs->stream = stream;
 }
 
 int stream_short(const char *id, const char *failure, struct http_resp *rs, struct err *e)

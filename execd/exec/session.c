@@ -319,7 +319,7 @@ static int first_directory(struct session *s, const char *cwd, struct err *e)
     if (directory(s, cwd, &dir, e) < 0)
         return -1;
     path_clean(dir);
-    if (path_make(dir, e) < 0)
+    if (path_make(dir, 0777, e) < 0)
         return -1;
     free(s->cwd);
     s->cwd = TAKE_PTR(dir);
