@@ -16,6 +16,7 @@ enum errc {
     ERRC_TOO_LARGE,    /* 413 */
     ERRC_URI_LONG,     /* 414 */
     ERRC_RANGE,        /* 416 */
+    ERRC_UPGRADE,      /* another protocol has to be spoken here: 426 */
     ERRC_LIMIT,        /* the caller has as many as it may: 429 */
     ERRC_INTERNAL,     /* 500 */
     ERRC_NOMEM,        /* 500 */

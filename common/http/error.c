@@ -21,6 +21,7 @@ static const struct {
     [ERRC_TOO_LARGE] = { 413, "PAYLOAD_TOO_LARGE" },
     [ERRC_URI_LONG] = { 414, "URI_TOO_LONG" },
     [ERRC_RANGE] = { 416, "RANGE_NOT_SATISFIABLE" },
+    [ERRC_UPGRADE] = { 426, "UPGRADE_REQUIRED" },
     [ERRC_LIMIT] = { 429, "LIMIT_REACHED" },
     [ERRC_INTERNAL] = { 500, "INTERNAL_ERROR" },
     [ERRC_NOMEM] = { 500, "OUT_OF_MEMORY" },
@@ -64,6 +65,7 @@ void error_fill(const struct http_service *svc, const struct err *e, struct http
         (void)close(rs->file_fd);
     rs->file_fd = -1;
     rs->stream = NULL;
+    rs->upgrade = NULL;
     rs->status = http_status_of(e);
     rs->content_type = NULL;
     rs->body = body ? jx_dump(body, false) : NULL;

@@ -214,6 +214,7 @@ static void run_handler(struct exchange *x)
     if ((x->rq.route->sink && open_sink(x) < 0) ||
         x->rq.route->handler(x->server->svc.app, &x->rq, &x->rs, &x->err) < 0) {
         x->failed = true;
+        x->rs.upgrade = NULL;
         x->rs.stream = NULL; /* a handler that fails has released what it made */
     }
 }
@@ -430,6 +431,7 @@ void exchange_end(void *server, struct MHD_Connection *conn, void **con_cls,
     *con_cls = NULL;
     if (x->deferred)
         undefer(x);
+    upgrade_conn_gone(x);
     if (x->rs.stream)
         stream_conn_gone(x->rs.stream);
     if (x->rq.sink)

@@ -11,6 +11,7 @@
 #include "common/base/err.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -61,7 +62,9 @@ struct http_resp {
     int file_fd; /* >= 0: send file_len bytes from file_off and close it */
     uint64_t file_off;
     uint64_t file_len;
-    struct http_stream *stream; /* the body comes from it */
+    struct http_stream *stream;             /* the body comes from it */
+    const struct http_upgrade_ops *upgrade; /* 101: the connection becomes upgrade_owner's */
+    void *upgrade_owner;
 };
 
 /* 0: rs is the answer. -1: err is. */
@@ -184,3 +187,21 @@ void http_stream_end(struct http_stream *st);   /* clean end of the body after w
 void http_stream_abort(struct http_stream *st); /* cuts the connection: the client sees an error */
 /* No call of ops comes after it. Without an end before it is an abort. */
 void http_stream_release(struct http_stream *st);
+
+/* ---- upgrades: a connection that goes on in another protocol ---- */
+
+struct http_upgraded;
+
+/* A handler sets status 101, the header Upgrade, rs->upgrade and rs->upgrade_owner; the answer is sent only to
+ * a GET, a HEAD is answered 400. Exactly one of the two follows, in the loop's thread. */
+struct http_upgrade_ops {
+    /* The 101 is on its way and fd (non-blocking) is the owner's to read, write and watch, not to close:
+     * http_upgraded_close does. early: what the client sent meanwhile, valid during the call. */
+    void (*on_open)(void *owner, struct http_upgraded *up, int fd, const void *early, size_t len);
+    /* The client is gone, or the answer became another one. */
+    void (*on_lost)(void *owner);
+};
+
+/* Closes the connection; fd must not be watched any longer, up is no longer valid. All have to be closed before
+ * http_server_free. */
+void http_upgraded_close(struct http_upgraded *up);

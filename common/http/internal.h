@@ -75,6 +75,7 @@ struct exchange {
     struct buf stage; /* body bytes for a sink in the pool: libmicrohttpd moves its own about */
     bool sinking;     /* a job works on stage */
     struct sockaddr_storage peer;
+    struct MHD_UpgradeResponseHandle *upgraded; /* from on_open to http_upgraded_close */
     char request_id[HTTP_REQUEST_ID_MAX + 1];
     char method[16];
     int status;
@@ -98,6 +99,10 @@ int router_match(const struct http_service *svc, struct http_req *rq, const char
 
 /* resp.c: queues the answer of x on its connection. */
 enum MHD_Result resp_queue(struct exchange *x);
+/* upgrade.c */
+void upgrade_check(struct exchange *x); /* before the answer is made: it may become an error */
+struct MHD_Response *upgrade_response(struct exchange *x);
+void upgrade_conn_gone(struct exchange *x); /* the request is over */
 /* error.c: turns err into status, headers and body of rs. */
 void error_fill(const struct http_service *svc, const struct err *e, struct http_req *rq,
                 struct http_resp *rs);

@@ -76,6 +76,8 @@ static struct MHD_Response *make(struct exchange *x)
     struct http_resp *rs = &x->rs;
     struct MHD_Response *r;
 
+    if (rs->upgrade)
+        return upgrade_response(x);
     if (rs->stream)
         return stream_response(rs->stream, x->conn);
     if (rs->file_fd >= 0)
@@ -115,7 +117,7 @@ static void add_headers(struct exchange *x, struct MHD_Response *r)
         (void)MHD_add_response_header(r, rs->headers[i].name, rs->headers[i].value);
     if (x->server->svc.cors)
         add_cors(x, r);
-    if (x->server->draining)
+    if (x->server->draining && !rs->upgrade)
         (void)MHD_add_response_header(r, "Connection", "close");
 }
 
@@ -124,6 +126,7 @@ enum MHD_Result resp_queue(struct exchange *x)
     struct MHD_Response *r;
     enum MHD_Result ok;
 
+    upgrade_check(x);
     if (x->failed)
         error_fill(&x->server->svc, &x->err, &x->rq, &x->rs);
     if (!x->rs.status)
