@@ -15,7 +15,7 @@ import source
 
 RECORD = {"gateway/sandbox.h", "gateway/snapshot.h"}  # plain records: known all over the gateway
 TOP = {"gateway/app.h", "gateway/config.h"} | RECORD  # struct app and the options: not for what domain stands on
-ALL_COMMON = {"common/base", "common/json", "common/proc", "common/http", "common/agent", "common/front"}
+ALL_COMMON = {"common/base", "common/json", "common/proc", "common/http", "common/agent", "common/front", "common/ws"}
 AGENT = {"execd/api", "execd/exec", "execd/fs", "execd/code", "execd/pty", "execd/isolated", "execd/metrics"}
 
 # directory: project directories or headers it may include besides itself; the longest prefix of a path decides
@@ -26,6 +26,7 @@ MAY = {
     "common/json": {"common/base"},
     "common/proc": {"common/base"},
     "common/http": {"common/base", "common/json", "common/proc"},
+    "common/ws": {"common/base", "common/json", "common/http"},
     "gateway": ALL_COMMON | {"gateway/api", "gateway/domain", "gateway/store", "gateway/runtime", "gateway/proxy",
                              "gateway/dify"},
     "gateway/api": ALL_COMMON | TOP | {"gateway/domain"},
