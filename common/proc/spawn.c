@@ -8,20 +8,18 @@
 #include <limits.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 /* What the child reports when it cannot get to the program. */
-enum step { STEP_FDS, STEP_GROUP, STEP_IDS, STEP_CWD, STEP_EXEC };
+enum step { STEP_FDS, STEP_GROUP, STEP_TTY, STEP_IDS, STEP_CWD, STEP_EXEC };
 
 static const char *const step_names[] = {
-    "set up descriptors of",
-    "make the process group of",
-    "switch identity for",
-    "change directory for",
-    "execute",
+    "set up descriptors of", "make the process group of", "give a terminal to",
+    "switch identity for",   "change directory for",      "execute",
 };
 
 struct report {
@@ -100,6 +98,8 @@ _Noreturn static void child(const struct spawn_req *rq, int report_fd)
         give_up(report_fd, STEP_GROUP);
     if (place_all(rq) < 0)
         give_up(report_fd, STEP_FDS);
+    if (rq->tty && ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0)
+        give_up(report_fd, STEP_TTY);
     if (switch_ids(rq) < 0)
         give_up(report_fd, STEP_IDS);
     if (rq->cwd && chdir(rq->cwd) < 0)

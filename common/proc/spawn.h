@@ -17,6 +17,7 @@ struct spawn_req {
     int err;
     int keep;         /* one more that the child has under the same number, above 2; 0: none */
     bool new_session; /* setsid instead of setpgid */
+    bool tty;         /* in is a terminal: it becomes the session's; needs new_session */
     bool set_ids;     /* switch to uid, gid and groups (skipped when it would change nothing) */
     uid_t uid;
     gid_t gid;

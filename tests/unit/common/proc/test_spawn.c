@@ -319,6 +319,38 @@ static void leads_a_group_or_a_session(void **state)
     assert_string_equal(r.out, want);
 }
 
+static void gets_a_terminal_of_its_own(void **state)
+{
+    char *const argv[] = { (char *)"sh", (char *)"-c", (char *)"echo x >/dev/tty; exit 3", NULL };
+    struct spawn_req rq = {
+        .path = "/bin/sh", .argv = argv, .envp = no_env, .new_session = true, .tty = true
+    };
+    int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    struct err e = { 0 };
+    char name[64];
+    char got[16] = "";
+    int status;
+    pid_t pid;
+
+    (void)state;
+    if (master < 0)
+        skip(); /* no devpts here */
+    assert_int_equal(unlockpt(master), 0);
+    assert_int_equal(ptsname_r(master, name, sizeof(name)), 0);
+    rq.in = rq.out = rq.err = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    assert_int_equal(spawn(&rq, &pid, &e), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(WEXITSTATUS(status), 3);
+    assert_true(read(master, got, sizeof(got) - 1) > 0);
+    assert_string_equal(got, "x\r\n");
+    close(rq.in);
+    close(master);
+    /* what is no terminal cannot become one */
+    rq.in = rq.out = rq.err = -1;
+    assert_int_equal(spawn(&rq, &pid, &e), -1);
+    assert_contains(e.msg, "terminal");
+}
+
 static void signal_state_is_clean(void **state)
 {
     struct spawn_req rq = { 0 };
@@ -475,6 +507,7 @@ int main(void)
         cmocka_unit_test(failures_name_step_and_reason),
         cmocka_unit_test(lack_of_descriptors_is_an_error),
         cmocka_unit_test(leads_a_group_or_a_session),
+        cmocka_unit_test(gets_a_terminal_of_its_own),
         cmocka_unit_test(signal_state_is_clean),
         cmocka_unit_test(switches_identity),
         cmocka_unit_test_setup_teardown(which_looks_through_the_path, tree_up, tree_down),
