@@ -19,6 +19,7 @@
 #include "execd/exec/supervise.h"
 #include "execd/exec/watchdog.h"
 #include "execd/proxy/proxy.h"
+#include "execd/pty/pty.h"
 
 #include <string.h>
 #include <sys/prctl.h>
@@ -80,6 +81,7 @@ static void on_stop(void *arg)
     app->state = APP_STOPPING;
     hooks_stop(app->hooks);
     metrics_stop(app);
+    ptys_stop(app->ptys);
 }
 
 static const struct supervise_ops supervise_ops = { on_stop, on_all_ended };
@@ -173,7 +175,8 @@ static int open_loop(struct app *app, struct err *e)
     app->watchdog = watchdog_new(
         app->loop, app->opt.deadline_grace_ms ? app->opt.deadline_grace_ms : WATCHDOG_GRACE_MS,
         on_late, app, e);
-    app->jobs = app->sessions && app->watchdog ? jobs_new(APP_WORKERS, APP_JOBS_MAX, e) : NULL;
+    app->ptys = app->watchdog ? ptys_new(app->loop, app->signals, &app->base, e) : NULL;
+    app->jobs = app->sessions && app->ptys ? jobs_new(APP_WORKERS, APP_JOBS_MAX, e) : NULL;
     return app->jobs && open_contexts(app, e) == 0 ? 0 : -1;
 }
 
@@ -343,7 +346,9 @@ void app_free(struct app *app)
     runs_free(app->runs);
     sessions_free(app->sessions);
     metrics_free(app);
+    ptys_cut(app->ptys);
     http_server_free(app->server);
+    ptys_free(app->ptys);
     jobs_free(app->jobs); /* not before: a late request is refused by them */
     app->server = NULL;
     if (app->leaving)

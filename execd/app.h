@@ -44,6 +44,7 @@ struct app {
     struct embedded *kernels;
     struct contexts *contexts;
     struct probe *probe; /* NULL: not wanted here */
+    struct ptys *ptys;
     struct supervisor *supervisor;
     struct hooks *hooks;
     struct metrics *metrics; /* once open */

@@ -13,6 +13,7 @@ enum {
     REPLACE_BODY_MAX = 4 << 20,
     CONTEXT_BODY_MAX = 64 << 10,
     DEADLINE_BODY_MAX = 1024,
+    PTY_BODY_MAX = 1 << 20,
 };
 
 /* Answers at any time, to anyone: the gateway and the SDK wait with it for the agent. */
@@ -61,6 +62,11 @@ const struct http_route api_routes[] = {
     { "DELETE", "/code/contexts", code_contexts_delete, 0, 0, NULL },
     { "GET", "/code/contexts/{id}", code_context_get, 0, 0, NULL },
     { "DELETE", "/code/contexts/{id}", code_context_delete, 0, 0, NULL },
+    { "POST", "/pty", pty_post, 0, PTY_BODY_MAX, NULL },
+    { "GET", "/pty", pty_list, 0, 0, NULL },
+    { "GET", "/pty/{id}", pty_get, 0, 0, NULL },
+    { "DELETE", "/pty/{id}", pty_end, 0, 0, NULL },
+    { "GET", "/pty/{id}/ws", pty_ws, 0, 0, NULL },
 };
 const size_t api_n_routes = ARRAY_LEN(api_routes);
 

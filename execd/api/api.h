@@ -20,6 +20,7 @@ extern const struct api_table mount_table;
 extern const struct api_table wish_table;
 extern const struct api_table move_table;
 extern const struct api_table replace_table;
+extern const struct api_table pty_table;
 extern const struct api_table upload_table;
 
 extern const struct http_route api_routes[];
@@ -89,6 +90,12 @@ int files_replace(void *app, struct http_req *rq, struct http_resp *rs, struct e
 int dirs_list(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int dirs_make(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int dirs_remove(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+
+int pty_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int pty_list(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int pty_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int pty_end(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int pty_ws(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 
 extern const struct http_sink upload_sink;
 int upload_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);

@@ -19,13 +19,16 @@ struct process {
     bool below;
 };
 
-/* "pid (name) state ppid ...": the name may hold anything, so the last ')' counts. */
-static pid_t parent_of(const char *pid)
+/* "pid (name) state ppid pgrp session ...": the name may hold anything, so the last ')' counts. */
+enum stat_field { STAT_PARENT = 2, STAT_SESSION = 4 };
+
+static pid_t stat_of(const char *pid, enum stat_field field)
 {
     char path[64];
     char text[512];
-    const char *p;
-    int64_t ppid = 0;
+    char *p;
+    int64_t value = 0;
+    unsigned i;
     ssize_t n;
 
     (void)snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
@@ -35,10 +38,13 @@ static pid_t parent_of(const char *pid)
         return 0;
     text[n] = '\0';
     p = strrchr(text, ')');
-    if (!p || strlen(p) < 5)
+    for (i = 0; p && i < (unsigned)field; i++)
+        p = strchr(p + 1, ' ');
+    if (!p)
         return 0;
-    text[(size_t)(p - text) + 4 + strcspn(p + 4, " ")] = '\0';
-    return num_parse_i64(p + 4, 0, INT32_MAX, &ppid) == 0 ? (pid_t)ppid : 0;
+    p++;
+    p[strcspn(p, " ")] = '\0';
+    return num_parse_i64(p, 0, INT32_MAX, &value) == 0 ? (pid_t)value : 0;
 }
 
 static size_t read_processes(struct process *list)
@@ -50,7 +56,7 @@ static size_t read_processes(struct process *list)
 
     while (dir && n < PROCESSES_MAX && (de = readdir(dir)))
         if (num_parse_i64(de->d_name, 1, INT32_MAX, &pid) == 0)
-            list[n++] = (struct process){ (pid_t)pid, parent_of(de->d_name), false };
+            list[n++] = (struct process){ (pid_t)pid, stat_of(de->d_name, STAT_PARENT), false };
     if (dir)
         (void)closedir(dir);
     return n;
@@ -92,6 +98,20 @@ void descend_signal(int sig)
     for (i = 0; i < n; i++)
         if (list[i].below)
             (void)kill(list[i].pid, sig);
+}
+
+void descend_signal_session(pid_t sid, int sig)
+{
+    DIR *dir = opendir("/proc");
+    struct dirent *de;
+    int64_t pid;
+
+    while (dir && (de = readdir(dir)))
+        if (num_parse_i64(de->d_name, 2, INT32_MAX, &pid) == 0 &&
+            stat_of(de->d_name, STAT_SESSION) == sid)
+            (void)kill((pid_t)pid, sig);
+    if (dir)
+        (void)closedir(dir);
 }
 
 int descend_none_left(void)
