@@ -3,12 +3,25 @@
 import http.client
 import json
 import os
+import pathlib
 import select
 import subprocess
 import urllib.parse
 
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 DEADLINE = 20
 SECRET = "open sesame"
+
+
+def binary():
+    named = os.environ.get("EXECD")
+    candidates = [named] if named else [ROOT / "build/execd", ROOT / "build/debug/execd"]
+    for path in candidates:
+        if pathlib.Path(path).is_file():
+            return str(pathlib.Path(path).resolve())
+    pytest.fail("no agent binary: build one with `make build/execd`, or set EXECD")
 
 
 class Stream:

@@ -11,7 +11,7 @@ import tarfile
 import urllib.parse
 
 from agentlib import SECRET, Agent
-from conftest import binary
+from agentlib import binary
 from harness import Engine, wait_for
 
 AGENT = "/opt/opensandbox/agent/execd"

@@ -7,25 +7,14 @@ events, for the end of processes or on pipes, always with a deadline.
 import hashlib
 import json
 import os
-import pathlib
 import select
 import subprocess
 
 import pytest
 
-from agentlib import SECRET, Agent
+from agentlib import SECRET, Agent, binary
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 DEADLINE = 20
-
-
-def binary():
-    named = os.environ.get("EXECD")
-    candidates = [named] if named else [ROOT / "build/execd", ROOT / "build/debug/execd"]
-    for path in candidates:
-        if pathlib.Path(path).is_file():
-            return str(pathlib.Path(path).resolve())
-    pytest.fail("no agent binary: build one with `make build/execd`, or set EXECD")
 
 
 def read_port(proc):
