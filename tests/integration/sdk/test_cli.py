@@ -12,8 +12,6 @@ from harness import BASE, wait_for
 
 OSB = pathlib.Path(sys.executable).with_name("osb")
 
-later = pytest.mark.xfail(strict=True, reason="routes of the agent that are still to come")
-
 
 class Client:
     def __init__(self, gw, home, by_proxy):
@@ -109,13 +107,11 @@ def test_files(osb, sandbox, tmp_path):
     osb("file", "rmdir", sandbox, "/tmp/d")
 
 
-@later
 def test_search(osb, sandbox):
     osb("file", "write", sandbox, "/tmp/d/a.txt", "-c", "1")
     assert "/tmp/d/a.txt" in osb("file", "search", sandbox, "/tmp/d", "-p", "*.txt", "-o", "json")
 
 
-@later
 def test_changes_of_files(osb, sandbox):
     osb("file", "write", sandbox, "/tmp/a", "-c", "old old")
     osb("file", "replace", sandbox, "/tmp/a", "--old", "old", "--new", "new")
@@ -124,12 +120,16 @@ def test_changes_of_files(osb, sandbox):
     assert osb("file", "cat", sandbox, "/tmp/b").strip() == "new new"
 
 
-@later
 def test_sessions(osb, sandbox):
     made = osb.json("command", "session", "create", sandbox, "-w", "/tmp")
     ident = next(v for k, v in made.items() if k.endswith("id") and v != sandbox)
-    osb("command", "session", "run", sandbox, ident, "--", "export", "B=kept")
-    assert osb("command", "session", "run", sandbox, ident, "--", "printenv", "B", "PWD").split() == ["kept", "/tmp"]
+    run = ["command", "session", "run", sandbox, ident, "-o", "raw"]
+    osb(*run, "--", "export", "B=kept")
+    assert osb(*run, "--", "printenv", "B").strip() == "kept"
+    assert osb(*run, "--", "pwd").strip() == "/tmp"
+    assert osb(*run, "-w", "/usr", "--", "pwd").strip() == "/usr"
+    osb("command", "session", "delete", sandbox, ident)
+    osb(*run, "--", "pwd", code=1)
 
 
 def test_metrics(osb, sandbox):

@@ -10,8 +10,6 @@ from harness import BASE, ROOT
 
 STATE = pathlib.Path(os.environ.get("SANDGATE_STATE", pathlib.Path.home() / ".cache/sandgate"))
 
-later = pytest.mark.xfail(strict=True, reason="routes of the agent that are still to come")
-
 # every program: a sandbox, what it does with it, and its end whatever happened
 FRAME = """
 import {{ ConnectionConfig, Sandbox, SandboxManager, SandboxApiException }} from "@alibaba-group/opensandbox";
@@ -144,7 +142,6 @@ def test_files(run):
     """)
 
 
-@later
 def test_search(run):
     run("""
     await sandbox.files.writeFiles([{ path: "/tmp/d/a.txt", data: "1" }, { path: "/tmp/d/b.bin", data: "2" }]);
@@ -152,7 +149,6 @@ def test_search(run):
     """)
 
 
-@later
 def test_changes_of_files(run):
     run("""
     await sandbox.files.writeFiles([{ path: "/tmp/a", data: "old old" }]);
@@ -164,13 +160,19 @@ def test_changes_of_files(run):
     """)
 
 
-@later
 def test_sessions(run):
     run("""
     const id = await sandbox.commands.createSession({ workingDirectory: "/tmp" });
     await sandbox.commands.runInSession(id, "export A=1");
     assert.equal(text(await sandbox.commands.runInSession(id, "echo $A $PWD")).trim(), "1 /tmp");
+    const ended = await sandbox.commands.runInSession(id, "cd /usr; exit 7");
+    assert.equal(ended.error.value, "7");
+    assert.equal(text(await sandbox.commands.runInSession(id, "echo $A $PWD")).trim(), "1 /usr");
+    assert.equal(text(await sandbox.commands.runInSession(id, "pwd", { workingDirectory: "/etc" })).trim(), "/etc");
+    const other = await sandbox.commands.createSession();
+    assert.equal(text(await sandbox.commands.runInSession(other, "echo -$A-")).trim(), "--");
     await sandbox.commands.deleteSession(id);
+    await assert.rejects(sandbox.commands.runInSession(id, "pwd"), (e) => e instanceof SandboxApiException && e.statusCode === 404);
     """)
 
 
