@@ -49,6 +49,20 @@ bench-front: build/$(BUILD)/bench/front_server ## the front against nginx and ag
 bench-reads: all ## get and lists with 10, 1,000 and 10,000 records
 	$(Q)tests/bench/reads.py --binary $(OUT)/sandgate
 
+# what shells cost by themselves; static: it is put into sandboxes
+build/$(BUILD)/bench/spawn: tests/bench/spawn.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O2 -static $< -o $@
+
+.PHONY: bench-command bench-files bench
+bench-command: all build/$(BUILD)/bench/spawn ## commands and a million lines; OTHER=BINARY: beside another agent
+	$(Q)tests/bench/command.py $(if $(OTHER),--other $(OTHER))
+
+bench-files: all ## 300 MB up and down; OTHER=BINARY: beside another agent
+	$(Q)tests/bench/files.py $(if $(OTHER),--other $(OTHER))
+
+bench: bench-front bench-reads bench-command bench-files ## all of these
+
 # ---- fuzzing: tests/fuzz/fuzz_<target>.c with clang's libFuzzer, seeds in tests/fuzz/corpus/<target>/ --
 
 fuzz_targets := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))

@@ -2,61 +2,25 @@
 """A large file up and down: raw HTTP and the SDK against the agent alone, raw HTTP through a gateway when one is named;
 beside them what nginx, dd and a copy of the same bytes take. Numbers only; removes what it made.
 
-Usage: files.py [--mib 300] [--rounds 3] [--gateway HOST:PORT --key KEY --image IMAGE]
+Usage: files.py [--mib 300] [--rounds 3] [--other BINARY] [--gateway HOST:PORT --key KEY --image IMAGE]
 Needs build/execd and, for the SDK's rows, a Python that has it (~/.cache/sandgate/venv/bin/python).
 """
 import argparse
 import contextlib
-import http.client
 import io
 import json
 import os
 import pathlib
-import select
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from agents import Agent, free_port, in_a_sandbox, options, send_head
+
 B = "sandgate-bench"
 READ = 1 << 20
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-class Agent:
-    """The agent as a process of this machine."""
-
-    def __init__(self, directory):
-        env = {"PATH": os.environ["PATH"], "HOME": directory, "EXECD_ENVS": directory + "/.env"}
-        self.proc = subprocess.Popen([ROOT / "build/execd", "--port=0"], env=env, cwd=directory, stdin=subprocess.DEVNULL,
-                                     stderr=subprocess.PIPE, bufsize=0)
-        while True:
-            assert select.select([self.proc.stderr], [], [], 20)[0], "the agent does not say where it listens"
-            entry = json.loads(self.proc.stderr.readline())
-            if entry["msg"] == "listening":
-                break
-        self.host, self.port, self.prefix, self.headers = "127.0.0.1", entry["port"], "", {}
-
-    def peak_kib(self):
-        with open(f"/proc/{self.proc.pid}/status", encoding="ascii") as f:
-            return next(int(line.split()[1]) for line in f if line.startswith("VmHWM"))
-
-    def stop(self):
-        self.proc.terminate()
-        self.proc.wait()
-
-
-def send_head(sock, method, path, where, headers):
-    lines = [f"{method} {where.prefix}{path} HTTP/1.1", f"Host: {where.host}:{where.port}"]
-    lines += [f"{k}: {v}" for k, v in {**where.headers, **headers}.items()]
-    sock.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
 
 
 def upload(where, source, target, chunked):
@@ -143,39 +107,30 @@ def sdk_rows(agent, source, target, size, rounds):
     row("SDK: read_bytes_stream", size, rounds, get)
 
 
-def api(gateway, key, method, path, body=None):
-    conn = http.client.HTTPConnection(gateway, timeout=120)
-    conn.request(method, path, json.dumps(body) if body else None, {"OPEN-SANDBOX-API-KEY": key})
-    reply = conn.getresponse()
-    raw = reply.read()
-    conn.close()
-    assert reply.status < 300, raw
-    return json.loads(raw) if raw else None
-
-
 def gateway_rows(args, source, size):
-    body = {"image": {"uri": args.image}, "entrypoint": ["tail", "-f", "/dev/null"], "timeout": 600, "resourceLimits": {}}
-    sid = api(args.gateway, args.key, "POST", "/v1/sandboxes", body)["id"]
+    with in_a_sandbox(args) as ways:
+        for name, where in ways:
+            row(f"{name}: up", size, args.rounds, lambda w=where: upload(w, source, "/srv/up", False))
+            row(f"{name}: down", size, args.rounds, lambda w=where: download(w, "/files/download?path=/srv/up", size))
+
+
+def other_rows(args, directory, source, target, size):
+    other = Agent(directory, args.other)
     try:
-        for name, query in (("direct", ""), ("proxy", "?use_server_proxy=true")):
-            found = api(args.gateway, args.key, "GET", f"/v1/sandboxes/{sid}/endpoints/44772{query}")
-            netloc, _, prefix = found["endpoint"].partition("/")
-            host, port = netloc.split(":")
-            where = argparse.Namespace(host=host, port=int(port), prefix="/" + prefix if prefix else "",
-                                       headers=found.get("headers") or {})
-            row(f"in a sandbox, {name}: up", size, args.rounds, lambda w=where: upload(w, source, "/srv/up", False))
-            row(f"in a sandbox, {name}: down", size, args.rounds,
-                lambda w=where: download(w, "/files/download?path=/srv/up", size))
+        row("another agent, raw: up, with a length", size, args.rounds, lambda: upload(other, source, target, False))
+        row("another agent, raw: up, chunks of 64 KiB", size, args.rounds, lambda: upload(other, source, target, True))
+        row("another agent, raw: down", size, args.rounds,
+            lambda: download(other, f"/files/download?path={source}", size))
+        print(f"the other agent's VmHWM: {other.peak_kib() / 1024:.1f} MiB")
     finally:
-        api(args.gateway, args.key, "DELETE", f"/v1/sandboxes/{sid}")
+        other.stop()
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--mib", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=3)
-    for name in ("--gateway", "--key", "--image"):
-        parser.add_argument(name)
+    options(parser)
     args = parser.parse_args()
     directory = tempfile.mkdtemp(prefix="sandgate-bench-")
     os.chmod(directory, 0o755)
@@ -200,6 +155,8 @@ def main():
         row("raw: down", size, args.rounds, lambda: download(agent, f"/files/download?path={source}", size))
         sdk_rows(agent, source, target, size, args.rounds)
         print(f"the agent's VmHWM: {agent.peak_kib() / 1024:.1f} MiB (at most 16)")
+        if args.other:
+            other_rows(args, directory, source, target, size)
         if args.gateway:
             gateway_rows(args, source, size)
     finally:

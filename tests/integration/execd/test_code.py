@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from agentlib import Fifo, Stream, processes
+from agentlib import Fifo, Stream, binary, processes
 
 PLOT = '''
 def get_fignums(): return sorted(figures)
@@ -683,8 +683,6 @@ def listens(pid, port):
                                          ({"JUPYTER_PORT": "1"}, False), ({"PATH": "/nowhere"}, False)])
 def test_the_listener_of_the_code_interpreters_client(env, wanted):
     """In a network namespace of its own, where nobody else has the port."""
-    from conftest import binary
-
     unshare = shutil.which("unshare")
     if not unshare or subprocess.run([unshare, "-n", "true"], capture_output=True).returncode:
         pytest.skip("no network namespaces here")

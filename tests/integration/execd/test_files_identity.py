@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from conftest import binary
+from agentlib import binary
 from filelib import B, begin_upload, form, meta, mode_of, nameless, part, refused, root_only, until
 
 NOBODY = 65534
