@@ -137,3 +137,10 @@ bool chunks_done(const struct chunks *c)
 {
     return c->state == S_DONE;
 }
+
+size_t chunks_data(const struct chunks *c, size_t len)
+{
+    if (c->state != S_DATA)
+        return 0;
+    return len < c->left ? len : (size_t)c->left;
+}

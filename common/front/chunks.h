@@ -23,3 +23,6 @@ struct chunks {
  * -1: the bytes are not a chunked body; nothing can be said about what follows. */
 ssize_t chunks_feed(struct chunks *c, const char *data, size_t len);
 bool chunks_done(const struct chunks *c);
+/* How many of the len bytes that come next are data; 0: what comes next is framing, to be fed byte by byte.
+ * For who wants the data by itself. */
+size_t chunks_data(const struct chunks *c, size_t len);

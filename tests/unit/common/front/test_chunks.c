@@ -99,6 +99,31 @@ static void refuses(void **state)
             fail_msg("accepted: %s", rows[i]);
 }
 
+static void data_by_itself(void **state)
+{
+    static const char body[] = "5;x=y\r\nhello\r\n1\r\n \r\n00A\r\nwide world\r\n0\r\nT: v\r\n\r\n";
+    struct chunks c = { 0 };
+    char got[64];
+    size_t len = 0;
+    size_t at = 0;
+    size_t n;
+
+    (void)state;
+    while (!chunks_done(&c)) {
+        assert_true(at < sizeof(body) - 1);
+        n = chunks_data(&c, sizeof(body) - 1 - at);
+        memcpy(got + len, body + at, n);
+        len += n;
+        n = n ? n : 1;
+        assert_int_equal(chunks_feed(&c, body + at, n), n);
+        at += n;
+    }
+    assert_int_equal(at, sizeof(body) - 1);
+    assert_int_equal(len, 16);
+    assert_memory_equal(got, "hello wide world", 16);
+    assert_int_equal(chunks_data(&c, 5), 0);
+}
+
 static void limits(void **state)
 {
     static char text[CHUNKS_TRAILER_MAX + 64];
@@ -139,6 +164,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(follows_bodies),
         cmocka_unit_test(refuses),
+        cmocka_unit_test(data_by_itself),
         cmocka_unit_test(limits),
     };
 
