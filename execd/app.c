@@ -201,6 +201,8 @@ static int open_server(struct app *app, struct err *e)
         .max_connections = APP_SERVER_CONNECTIONS_MAX,
         .idle_timeout_s = APP_SERVER_IDLE_S,
         .jobs = app->jobs,
+        .body_header = APP_BODY_HEADER,
+        .file_header = APP_FILE_HEADER,
     };
 
     app->server = http_server_new(app->loop, &svc, e);

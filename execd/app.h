@@ -12,6 +12,10 @@
 
 #include <stdbool.h>
 
+/* Between the proxy in front and the server behind it; clients can neither send nor see them. */
+#define APP_BODY_HEADER "X-Execd-Body"
+#define APP_FILE_HEADER "X-Execd-File"
+
 enum {
     APP_TOKEN_MAX = 512,
     APP_CONNECTIONS_MAX = 512,

@@ -92,6 +92,7 @@ struct caller *caller_new(struct front *f, int fd, const struct sockaddr *peer, 
     c->front = f;
     c->watch.fd = fd;
     c->watch.on_event = on_event;
+    c->file.fd = -1;
     c->timed.on_timeout = on_timeout;
     node_init(&c->timed.node);
     describe_peer(c, peer, len);
@@ -138,10 +139,16 @@ void caller_close(struct caller *c)
         backend_close(c->backend);
     timeout_clear(&c->timed);
     loop_del(f->loop, &c->watch);
+    if (c->loan) /* its reader has a descriptor of its own */
+        (void)shutdown(c->watch.fd, SHUT_RDWR);
+    loan_return(c);
     (void)close(c->watch.fd);
     free(c->in);
     c->in = NULL;
     pending_free(&c->out);
+    if (c->file.fd >= 0)
+        (void)close(c->file.fd);
+    c->file.fd = -1;
     block_put(f, c->block);
     c->block = NULL;
     node_take(&c->node);
@@ -171,6 +178,9 @@ void caller_watch(struct caller *c)
     case CALLER_HEAD:
     case CALLER_DISCARD:
         events |= EPOLLIN;
+        break;
+    case CALLER_FILE:
+        events |= EPOLLOUT | (c->request.done && !c->early ? EPOLLIN : 0);
         break;
     case CALLER_TUNNEL:
         events = !c->eof && c->backend && !pending_any(&c->backend->out) ? EPOLLIN : 0;
@@ -365,6 +375,7 @@ void caller_next(struct caller *c)
 {
     struct front *f = c->front;
 
+    loan_return(c);
     block_put(f, c->block);
     c->block = NULL;
     if (pending_any(&c->out)) {
@@ -435,6 +446,10 @@ static void on_writable(struct caller *c)
     }
     if (c->state == CALLER_FLUSH) {
         caller_next(c);
+        return;
+    }
+    if (c->state == CALLER_FILE) {
+        file_send(c);
         return;
     }
     if (pending_any(&c->out))

@@ -73,11 +73,15 @@ void front_proxy(struct front_req *rq, const struct front_proxy *p)
     start(c, pool_of(f, p->to), &r, &p->response, p->location_prefix);
 }
 
-void front_internal(struct front_req *rq, const struct rules_edit *edit)
+static void to_internal(struct front_req *rq, const struct rules_edit *edit, const char *loan)
 {
     struct caller *c = CONTAINER_OF(rq, struct caller, rq);
     struct front *f = c->front;
+    const char *const drop[] = { f->opt.body_header, NULL };
+    const struct rules_field add = { f->opt.body_header, loan };
     struct rules_request r = {
+        .edit = { .drop = drop, .add = &add, .n_add = 1 },
+        .no_body = loan,
         .peer_header = f->opt.peer_header,
         .peer_value = c->peer_text,
         .keep_forwarded = true,
@@ -87,4 +91,14 @@ void front_internal(struct front_req *rq, const struct rules_edit *edit)
     f->stats.internal++;
     c->internal = true;
     start(c, &f->internal, &r, edit, NULL);
+}
+
+void front_internal(struct front_req *rq, const struct rules_edit *edit)
+{
+    to_internal(rq, edit, NULL);
+}
+
+void front_internal_lent(struct front_req *rq, const struct rules_edit *edit, const char *name)
+{
+    to_internal(rq, edit, name);
 }

@@ -71,6 +71,10 @@ static int take_body_prefix(struct caller *c)
     size_t room = c->block->cap - c->request_len;
     ssize_t used = 0;
 
+    if (c->loan) { /* which has a copy */
+        c->request.done = c->early = true;
+        return caller_rest_used(c, len);
+    }
     if (len) {
         used = body_take(&c->request, rest, len < room ? len : room);
         if (used < 0)
@@ -250,7 +254,8 @@ static int to_client(struct caller *c, const char *data, size_t len)
     return -1;
 }
 
-static void finish(struct caller *c, bool extra)
+/* The response is all here. */
+static void let_backend_go(struct caller *c, bool extra)
 {
     struct backend *b = c->backend;
     bool sent = c->request.done && !pending_any(&b->out) && c->request_off == c->request_len;
@@ -261,6 +266,11 @@ static void finish(struct caller *c, bool extra)
         c->keep = false;
     c->backend = NULL;
     backend_put(b);
+}
+
+static void finish(struct caller *c, bool extra)
+{
+    let_backend_go(c, extra);
     caller_next(c);
 }
 
@@ -297,6 +307,11 @@ ssize_t exchange_head(struct caller *c, const struct head *h, const char *connec
         .no_framing = h->status < 200 || h->status == 204,
     };
 
+    if (c->file.fd >= 0) {
+        r.file_header = c->front->opt.file_header;
+        r.file_length = c->file.left;
+    }
+
     if (h->status >= 200) {
         r.added = c->block->data;
         r.added_len = c->added_len;
@@ -319,11 +334,40 @@ static void response_framing(struct caller *c, const struct head *h)
         body_init(&c->response, BODY_CLOSE, 0);
 }
 
+/* Whether the body is a file; -1: it is, but nobody has it. */
+static int take_file(struct caller *c, const struct head *h)
+{
+    struct front *f = c->front;
+    const struct head_field *name =
+        c->internal && f->opt.file_header ? head_find(h, f->opt.file_header, 0) : NULL;
+
+    if (!name)
+        return 0;
+    if (f->ops->file(f->owner, head_text(h, name->value), name->value.len, &c->file) == 0)
+        return 1;
+    c->file.fd = -1;
+    return -1;
+}
+
+/* Behind n bytes of head in f->out. */
+static void relay_file(struct caller *c, size_t n, size_t extra)
+{
+    if (to_client(c, c->front->out, n) < 0)
+        return;
+    let_backend_go(c, extra > 0);
+    file_start(c);
+}
+
 static void begin_response(struct caller *c, const struct head *h, const char *rest, size_t len)
 {
     struct backend *b = c->backend;
     ssize_t n;
 
+    if (take_file(c, h) < 0) {
+        exchange_fail(c, 502, FAILED, "the file of the response is not there");
+        return;
+    }
+    loan_return(c);
     response_framing(c, h);
     if (c->response.kind == BODY_CHUNKED && !c->minor) {
         exchange_fail(c, 502, FAILED, "the backend answered HTTP/1.0 with a chunked body");
@@ -345,7 +389,10 @@ static void begin_response(struct caller *c, const struct head *h, const char *r
         block_put(c->front, c->block);
         c->block = NULL;
     }
-    relay(c, (size_t)n, rest, len);
+    if (c->file.fd >= 0)
+        relay_file(c, (size_t)n, len);
+    else
+        relay(c, (size_t)n, rest, len);
 }
 
 static void interim(struct caller *c, const struct head *h)

@@ -60,6 +60,13 @@ struct front_result {
     int64_t started_mono_ms;
 };
 
+/* What is sent as the body of a response. */
+struct front_file {
+    int fd; /* the front closes it */
+    uint64_t off;
+    uint64_t left; /* bytes from off on */
+};
+
 struct front_ops {
     /* Gives a decision at once, or calls front_park and gives it later. */
     void (*decide)(void *owner, struct front_req *rq);
@@ -69,6 +76,9 @@ struct front_ops {
     /* A new connection to the internal backend: one end of a socket pair, non-blocking and
      * close-on-exec, which the front closes. -1: err set. NULL: there is none. */
     int (*internal)(void *owner, struct err *e);
+    /* The file that the internal backend named in file_header, and that is now the front's. -1: there is none of
+     * that name. Needed with file_header. */
+    int (*file)(void *owner, const char *name, size_t len, struct front_file *out);
     /* Whole field lines for answers to requests that never reached decide (a request id, for
      * example); returns their length. NULL: none. */
     size_t (*stamp)(void *owner, char *out, size_t cap);
@@ -78,17 +88,22 @@ struct front_options {
     const struct clock *clock; /* NULL: clock_system */
     const char *peer_header;   /* carries the client's address to the internal backend; clients
                                   cannot send it. NULL: none. Static. */
-    unsigned max_clients;      /* 0: 8192; one more is answered 503 */
-    unsigned pool_idle_max;    /* idle connections kept per backend address; 0: 128 */
-    int head_timeout_ms;       /* from the first byte of a head to its end: 408; 0: 30 s */
-    int idle_timeout_ms;       /* between requests: closed; 0: 75 s */
-    int connect_timeout_ms;    /* 504; 0: 10 s */
-    int response_timeout_ms;   /* without progress before the response head: 504; 0: 180 s */
-    int pool_timeout_ms;       /* idle backend connections are closed; 0: 30 s */
-    int linger_timeout_ms;     /* for the client to take a last answer; 0: 5 s */
-    int half_timeout_ms;       /* without progress: a tunnel with one direction ended, or a
+    const char *
+        body_header; /* names a lent body to the internal backend; clients cannot send it. Static. */
+    const char *
+        file_header; /* a response of the internal backend with this field has an empty body; what is
+                                  sent instead is a file. Never passed on. NULL: none. Static. */
+    unsigned max_clients;    /* 0: 8192; one more is answered 503 */
+    unsigned pool_idle_max;  /* idle connections kept per backend address; 0: 128 */
+    int head_timeout_ms;     /* from the first byte of a head to its end: 408; 0: 30 s */
+    int idle_timeout_ms;     /* between requests: closed; 0: 75 s */
+    int connect_timeout_ms;  /* 504; 0: 10 s */
+    int response_timeout_ms; /* without progress before the response head: 504; 0: 180 s */
+    int pool_timeout_ms;     /* idle backend connections are closed; 0: 30 s */
+    int linger_timeout_ms;   /* for the client to take a last answer; 0: 5 s */
+    int half_timeout_ms;     /* without progress: a tunnel with one direction ended, or a
                                   finished response that the client does not take; 0: 60 s */
-    int keepalive_s;           /* TCP keep-alive finds dead peers of idle streams; 0: 60, <0: off */
+    int keepalive_s;         /* TCP keep-alive finds dead peers of idle streams; 0: 60, <0: off */
 };
 
 struct front_stats {
@@ -148,6 +163,22 @@ void front_proxy(struct front_req *rq, const struct front_proxy *p);
 /* The head goes on as it came, but for hop-by-hop fields and the peer's address. Fields added to
  * the response are copied; edit may be NULL. */
 void front_internal(struct front_req *rq, const struct rules_edit *edit);
+
+/* The body of a request, read by who gets it instead of being relayed: one copy less each way through a socket.
+ * Belongs to the front and to its reader, whoever ends first. */
+struct front_loan;
+
+/* Before front_internal_lent. NULL: the body had better be relayed, being short or waited for, or memory is out. */
+struct front_loan *front_lend(struct front_req *rq);
+/* Instead of front_internal_lent: the body is relayed after all. The reader's loan has to be closed as well. */
+void front_unlend(struct front_req *rq);
+/* As front_internal, without the body, with name as the body_header. */
+void front_internal_lent(struct front_req *rq, const struct rules_edit *edit, const char *name);
+int front_loan_fd(const struct front_loan *l); /* readable when there is more */
+/* Data bytes, without framing; 0: that was all, -1: it breaks off or is not chunked as it says, -2: nothing now.
+ * For one thread at a time, any. Whatever answers the request comes after the last call. */
+ssize_t front_loan_read(struct front_loan *l, char *out, size_t cap);
+void front_loan_close(struct front_loan *l); /* the reader's; in the front's thread. NULL is fine */
 
 struct front_answer {
     int status;

@@ -178,6 +178,7 @@ enum caller_state {
     CALLER_DISCARD,  /* answered; the rest of the request body is thrown away */
     CALLER_FLUSH,    /* the answer is not yet taken; then the next request or the end */
     CALLER_LINGER,   /* our side is shut; reads until it notices */
+    CALLER_FILE,     /* takes a file; no backend any longer */
     CALLER_TUNNEL,
     CALLER_DEAD,
 };
@@ -190,6 +191,8 @@ struct caller {
     struct backend *backend;
     struct stash *in;        /* part of a head, a parked request, or what came too early */
     struct pending out;      /* response bytes for it */
+    struct front_loan *loan; /* its request's body is read by somebody else */
+    struct front_file file;  /* goes out behind them; fd -1: none */
     struct block *block;     /* until the response begins */
     const char *const *drop; /* response fields to remove */
     const char *refused;     /* message when the backend's port is closed; NULL: a standard one */
@@ -321,6 +324,13 @@ void exchange_fail(struct caller *c, int status, const char *code, const char *m
 ssize_t exchange_head(struct caller *c, const struct head *h, const char *connection);
 void exchange_upload(struct caller *c);
 void exchange_on_backend(struct backend *b, uint32_t events);
+
+/* file.c: c->file goes out, then comes the next request */
+void file_start(struct caller *c);
+void file_send(struct caller *c);
+
+/* loan.c: the response begins, or the client is closed; what the reader read too much comes back to c->in */
+void loan_return(struct caller *c);
 
 /* tunnel.c */
 void tunnel_start(struct caller *c, const char *data, size_t len);

@@ -1,5 +1,7 @@
 #include "common/front/rules.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -147,7 +149,8 @@ static void put_request_field(struct rules_out *o, const struct head *h, const s
         break;
     case HEAD_CONTENT_LENGTH:
     case HEAD_TRANSFER_ENCODING:
-        put_framing(o, h, f, framed);
+        if (!r->no_body)
+            put_framing(o, h, f, framed);
         break;
     default:
         if (!drops_request_field(h, f, r))
@@ -228,10 +231,12 @@ static void put_response_field(struct rules_out *o, const struct head *h,
                                bool *framed)
 {
     if (f->id == HEAD_CONTENT_LENGTH || f->id == HEAD_TRANSFER_ENCODING) {
-        if (!r->no_framing)
+        if (!r->no_framing && !r->file_header)
             put_framing(o, h, f, framed);
         return;
     }
+    if (r->file_header && head_span_is(h, f->name, r->file_header))
+        return;
     if (f->id == HEAD_UPGRADE && r->upgrade) {
         put_received(o, h, f);
         return;
@@ -248,6 +253,7 @@ void rules_response(const struct head *h, const struct rules_response *r, struct
 {
     const char status[3] = { (char)('0' + h->status / 100), (char)('0' + h->status / 10 % 10),
                              (char)('0' + h->status % 10) };
+    char length[24];
     bool framed = false;
     unsigned i;
 
@@ -258,6 +264,10 @@ void rules_response(const struct head *h, const struct rules_response *r, struct
     PUT_LITERAL(o, "\r\n");
     for (i = 0; i < h->n_fields; i++)
         put_response_field(o, h, &h->fields[i], r, &framed);
+    if (r->file_header) {
+        (void)snprintf(length, sizeof(length), "%" PRIu64, r->file_length);
+        rules_put_field(o, "Content-Length", length);
+    }
     if (r->added_len)
         rules_put(o, r->added, r->added_len);
     if (r->connection)

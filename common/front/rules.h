@@ -8,6 +8,8 @@
 #pragma once
 #include "common/front/head.h"
 
+#include <stdint.h>
+
 struct rules_field {
     const char *name;
     const char *value; /* NULL: the field is left out */
@@ -32,6 +34,7 @@ struct rules_request {
     const char *forwarded_for;   /* X-Forwarded-For; NULL: none */
     const char *forwarded_proto; /* X-Forwarded-Proto; NULL: none. X-Forwarded-Host is the Host */
     bool upgrade;                /* let Upgrade through (never h2c) */
+    bool no_body;                /* neither Content-Length nor Transfer-Encoding */
 };
 
 struct rules_response {
@@ -40,9 +43,11 @@ struct rules_response {
     size_t added_len;
     const char *location_prefix; /* goes in front of a Location that starts with a single '/' */
     size_t location_prefix_len;
-    const char *connection; /* value of Connection; NULL: none */
-    bool upgrade;           /* Upgrade stays: the status is 101 */
-    bool no_framing;        /* 1xx and 204 have no Content-Length and no Transfer-Encoding */
+    const char *connection;  /* value of Connection; NULL: none */
+    bool upgrade;            /* Upgrade stays: the status is 101 */
+    bool no_framing;         /* 1xx and 204 have no Content-Length and no Transfer-Encoding */
+    const char *file_header; /* goes, and with it the received framing; NULL: none */
+    uint64_t file_length;    /* Content-Length with file_header */
 };
 
 /* A bounded writer: once full, nothing more is written. */

@@ -170,6 +170,16 @@ static bool answer_early(const struct exchange *x)
            (text && (num_parse_i64(text, 0, INT64_MAX, &len) < 0 || len > HTTP_SWALLOW_MAX));
 }
 
+/* A body that came another way. It is read, and perhaps dropped, in any case but where nobody would. */
+static void take_source(struct exchange *x)
+{
+    const char *header = x->server->svc.body_header;
+    const char *name = header ? http_req_header(&x->rq, header) : NULL;
+
+    x->source = name ? lend_take_source(x->server, name) : NULL;
+    x->source_over = !x->answered && !x->rq.route->sink;
+}
+
 static enum MHD_Result start(struct exchange *x, const char *method)
 {
     const union MHD_ConnectionInfo *info =
@@ -196,6 +206,7 @@ static enum MHD_Result start(struct exchange *x, const char *method)
     } else if (split_target(x) < 0 || decide(x) < 0) {
         x->answered = x->failed = true;
     }
+    take_source(x);
     return x->answered && answer_early(x) ? resp_queue(x) : MHD_YES;
 }
 
@@ -219,7 +230,7 @@ static void run_handler(struct exchange *x)
     }
 }
 
-static void sink_write(struct exchange *x, const char *data, size_t len)
+void exchange_sink(struct exchange *x, const char *data, size_t len)
 {
     if (open_sink(x) < 0 || x->rq.route->sink->write(x->rq.sink, data, len, &x->err) < 0)
         x->answered = x->failed = true;
@@ -229,7 +240,7 @@ static void sink_write(struct exchange *x, const char *data, size_t len)
 static void sink_stage(struct exchange *x)
 {
     if (x->stage.len && !x->answered)
-        sink_write(x, x->stage.data, x->stage.len);
+        exchange_sink(x, x->stage.data, x->stage.len);
     buf_clear(&x->stage);
 }
 
@@ -251,18 +262,24 @@ static void sink_job(void *arg)
     loop_post(x->server->loop, &x->done);
 }
 
+bool exchange_post(struct exchange *x, job_fn fn, void (*done)(void *arg))
+{
+    const struct http_service *svc = &x->server->svc;
+    bool brief = x->rq.route && x->rq.route->flags & HTTP_BRIEF;
+
+    x->done = (struct loop_call){ .fn = done, .arg = x };
+    if (jobs_post(brief ? svc->brief_jobs : svc->jobs, fn, x, &x->err) == 0)
+        return true;
+    x->answered = x->failed = true;
+    return false;
+}
+
 /* Hands the exchange to the pool and suspends it; false when the pool is full. The job may end
  * before the suspension: job_done still comes later, in this thread. */
 static bool offload(struct exchange *x, job_fn fn)
 {
-    const struct http_service *svc = &x->server->svc;
-    struct jobs *pool = x->rq.route->flags & HTTP_BRIEF ? svc->brief_jobs : svc->jobs;
-
-    x->done = (struct loop_call){ .fn = job_done, .arg = x };
-    if (jobs_post(pool, fn, x, &x->err) < 0) {
-        x->answered = x->failed = true;
+    if (!exchange_post(x, fn, job_done))
         return false;
-    }
     MHD_suspend_connection(x->conn);
     return true;
 }
@@ -288,7 +305,7 @@ void http_defer(struct http_req *rq)
     x->server->deferred = x;
 }
 
-static void undefer(struct exchange *x)
+void exchange_undefer(struct exchange *x)
 {
     x->deferred = false;
     if (x->deferred_prev)
@@ -305,7 +322,7 @@ void http_complete(struct http_req *rq, const struct err *e)
 
     if (!x->deferred)
         return;
-    undefer(x);
+    exchange_undefer(x);
     if (e) {
         x->err = *e;
         x->failed = true;
@@ -331,7 +348,7 @@ static enum MHD_Result swallow(struct exchange *x, size_t *len)
 static enum MHD_Result take_sink(struct exchange *x, const char *data, size_t *len)
 {
     if (!blocking(x)) {
-        sink_write(x, data, *len);
+        exchange_sink(x, data, *len);
         *len = 0;
         return MHD_YES;
     }
@@ -398,6 +415,10 @@ enum MHD_Result exchange_access(void *server, struct MHD_Connection *conn, const
     case PHASE_NEW:
         return start(x, method);
     case PHASE_BODY:
+        if (x->source && !x->source_over) {
+            source_pump(x);
+            return MHD_YES;
+        }
         return *upload_len ? take_body(x, upload, upload_len) : finish(x);
     case PHASE_REPLY:
         return resp_queue(x);
@@ -430,7 +451,8 @@ void exchange_end(void *server, struct MHD_Connection *conn, void **con_cls,
         return;
     *con_cls = NULL;
     if (x->deferred)
-        undefer(x);
+        exchange_undefer(x);
+    source_close(x);
     upgrade_conn_gone(x);
     if (x->rs.stream)
         stream_conn_gone(x->rs.stream);

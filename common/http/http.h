@@ -96,6 +96,16 @@ struct http_route {
     const struct http_sink *sink;
 };
 
+/* A request body that comes by another way than the request. All calls come one after another, from the job pool
+ * or from the loop. */
+struct http_source {
+    int fd; /* readable when read has something again; watched by the server, never closed by it */
+    /* Bytes; 0: the body is over; -1: it breaks off, err set; -2: nothing now. */
+    ssize_t (*read)(void *arg, char *out, size_t cap, struct err *e);
+    void (*close)(void *arg); /* the last call */
+    void *arg;
+};
+
 struct http_service {
     void *app;
     const struct http_route *routes;
@@ -109,6 +119,13 @@ struct http_service {
     bool log_requests; /* one info line per request */
     unsigned max_connections;
     unsigned idle_timeout_s;
+    /* For who stands in front of the server, in the same process, and would have to copy every byte. Clients must
+     * not be able to send or see these headers. */
+    const char
+        *file_header; /* a response with a file is sent without a body, with this header and a
+                                name for http_server_take_file; NULL: the file is sent. Static. */
+    const char *body_header; /* a request with this header has its body in the source of that name;
+                                for routes with a sink that are HTTP_BLOCKING. NULL: none. Static. */
     struct jobs *jobs;       /* needed when a route is HTTP_BLOCKING */
     struct jobs *brief_jobs; /* needed when a route is HTTP_BRIEF: what is quick does not wait */
 };
@@ -124,6 +141,22 @@ int http_server_adopt(struct http_server *s, int fd, const struct sockaddr *peer
 /* Makes a connection inside the process: one end is the server's, the other, non-blocking and
  * close-on-exec, is returned and is the caller's to close. -1: err set. */
 int http_server_connect(struct http_server *s, struct err *e);
+enum { HTTP_NAME_MAX = 24 }; /* of a lent file or source, with its NUL */
+
+struct http_file {
+    int fd; /* the taker's to close */
+    uint64_t off;
+    uint64_t len;
+};
+
+/* What a response named in file_header. -1: there is none (any longer): it goes with its connection. */
+int http_server_take_file(struct http_server *s, const char *name, size_t len,
+                          struct http_file *out);
+/* Lends src to the request that will come with the name in body_header. -1: out of memory, src is the caller's. */
+int http_server_lend(struct http_server *s, const struct http_source *src,
+                     char name[HTTP_NAME_MAX]);
+/* That request will not come: closes the source unless one took it. */
+void http_server_take_back(struct http_server *s, const char *name);
 /* Stops accepting; running requests go on, connections close after their response. */
 void http_server_drain(struct http_server *s);
 /* From now on nobody waits for answers: long jobs that ask http_req_gone end early. Takes NULL. */

@@ -7,6 +7,15 @@
 #include <microhttpd.h>
 #include <stdatomic.h>
 
+/* A file for who stands in front, or a source from there (lend.c). */
+struct lent {
+    struct lent *next;
+    char name[HTTP_NAME_MAX];
+    const struct peer *peer; /* a file's connection */
+    struct http_file file;   /* fd -1: it is a source */
+    struct http_source source;
+};
+
 struct http_server {
     struct loop *loop;
     struct http_service svc;
@@ -15,7 +24,9 @@ struct http_server {
     struct loop_hook hook;
     struct listener *listeners;
     struct http_stream *streams; /* all that have a connection; for the final cut */
-    struct exchange *deferred;   /* all that wait for http_complete; for the final cut */
+    struct exchange *deferred; /* all that wait for http_complete or a source; for the final cut */
+    struct lent *lent;         /* files and sources that nobody took yet */
+    uint64_t names;
     unsigned connections;
     unsigned active;
     bool draining;
@@ -72,8 +83,12 @@ struct exchange {
     struct buf body;
     size_t swallowed;      /* body bytes discarded after a failure */
     struct loop_call done; /* posted by the job */
-    struct buf stage; /* body bytes for a sink in the pool: libmicrohttpd moves its own about */
-    bool sinking;     /* a job works on stage */
+    struct buf stage;    /* body bytes for a sink in the pool: libmicrohttpd moves its own about */
+    bool sinking;        /* a job works on stage */
+    struct lent *source; /* the body comes from there */
+    struct loop_fd source_watch;
+    bool source_over;
+    bool source_dry; /* nothing now */
     struct sockaddr_storage peer;
     struct MHD_UpgradeResponseHandle *upgraded; /* from on_open to http_upgraded_close */
     char request_id[HTTP_REQUEST_ID_MAX + 1];
@@ -96,6 +111,24 @@ void exchange_end(void *server, struct MHD_Connection *conn, void **con_cls,
 /* router.c: 0 and rq->route, params, mount set; -1 with 404/405. *allow lists methods for 405. */
 int router_match(const struct http_service *svc, struct http_req *rq, const char **allow,
                  struct err *e);
+
+/* lend.c: -1: out of memory, file is the caller's. */
+int lend_file(struct http_server *s, const struct peer *p, const struct http_file *file,
+              char name[HTTP_NAME_MAX]);
+struct lent *lend_take_source(struct http_server *s, const char *name);
+void lend_free(struct lent *l); /* closes what it holds; NULL is fine */
+/* Closes the files of a connection; NULL: all there is. */
+void lend_drop(struct http_server *s, const struct peer *p);
+
+/* source.c: the body of x comes from its source: suspends x, and has exchange_access called again when it is here */
+void source_pump(struct exchange *x);
+void source_close(struct exchange *x);
+
+/* exchange.c, for source.c: runs fn in the pool of the route, then done in the loop; false: the pool is full, and the
+ * answer says so. */
+bool exchange_post(struct exchange *x, void (*fn)(void *arg), void (*done)(void *arg));
+void exchange_sink(struct exchange *x, const char *data, size_t len);
+void exchange_undefer(struct exchange *x);
 
 /* resp.c: queues the answer of x on its connection. */
 enum MHD_Result resp_queue(struct exchange *x);

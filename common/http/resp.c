@@ -69,6 +69,24 @@ static struct MHD_Response *make_file(int fd, uint64_t off, uint64_t len)
     return r;
 }
 
+/* For who stands in front: named instead of sent. */
+static struct MHD_Response *name_file(struct exchange *x)
+{
+    struct http_resp *rs = &x->rs;
+    const struct http_file file = { rs->file_fd, rs->file_off, rs->file_len };
+    struct MHD_Response *r = MHD_create_response_from_buffer(0, (char *)"", MHD_RESPMEM_PERSISTENT);
+    char name[HTTP_NAME_MAX];
+
+    if (r && (lend_file(x->server, x->from, &file, name) < 0 ||
+              MHD_add_response_header(r, x->server->svc.file_header, name) != MHD_YES)) {
+        MHD_destroy_response(r);
+        return NULL;
+    }
+    if (r)
+        rs->file_fd = -1;
+    return r;
+}
+
 /* ---- all ---- */
 
 static struct MHD_Response *make(struct exchange *x)
@@ -80,6 +98,8 @@ static struct MHD_Response *make(struct exchange *x)
         return upgrade_response(x);
     if (rs->stream)
         return stream_response(rs->stream, x->conn);
+    if (rs->file_fd >= 0 && x->server->svc.file_header && x->from)
+        return name_file(x);
     if (rs->file_fd >= 0)
         return make_file(TAKE_FD(rs->file_fd), rs->file_off, rs->file_len);
     r = MHD_create_response_from_buffer(rs->body_len, rs->body ? rs->body : (char *)"",

@@ -121,8 +121,10 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
         return;
     }
     s->connections--;
-    if (p)
+    if (p) {
         loop_del(s->loop, &p->watch);
+        lend_drop(s, p);
+    }
     free(p);
     *ctx = NULL;
 }
@@ -342,6 +344,7 @@ void http_server_free(struct http_server *s)
     loop_del(s->loop, &s->mhd_fd);
     loop_hook_del(s->loop, &s->hook);
     MHD_stop_daemon(s->mhd);
+    lend_drop(s, NULL);
     loop_run_posted(s->loop); /* streams that were released meanwhile */
     free(s);
 }

@@ -5,6 +5,7 @@
 #include "common/base/macros.h"
 #include "common/base/rand.h"
 #include "common/front/front.h"
+#include "common/http/http.h"
 #include "execd/api/api.h"
 #include "execd/app.h"
 #include "execd/proxy/port_path.h"
@@ -33,6 +34,8 @@ static const char *const drop[] = {
     "X-Forwarded-Host",
     NULL,
 };
+
+#define UPLOAD_PATH "/files/upload"
 
 struct proxy {
     struct app *app;
@@ -109,11 +112,65 @@ static void refuse(struct front_req *rq)
 
 /* ---- to the API ---- */
 
+static ssize_t read_loan(void *arg, char *out, size_t cap, struct err *e)
+{
+    ssize_t n = front_loan_read(arg, out, cap);
+
+    return n != -1 ? n
+                   : err_set(e, ERRC_INVALID,
+                             "the request body breaks off or is not chunked as it says");
+}
+
+static void close_loan(void *arg)
+{
+    front_loan_close(arg);
+}
+
+/* For bodies of files: the server reads them where they come in. The name under which it knows one; NULL: it goes the
+ * usual way. */
+static char *lend(struct proxy *p, struct front_req *rq)
+{
+    const struct head *h = rq->head;
+    struct http_source src = { .read = read_loan, .close = close_loan };
+    char *name;
+
+    if (!head_method_is(h, "POST") || !p->app->server ||
+        !memmem(head_text(h, h->path), h->path.len, UPLOAD_PATH, sizeof(UPLOAD_PATH) - 1))
+        return NULL;
+    src.arg = front_lend(rq);
+    if (!src.arg)
+        return NULL;
+    src.fd = front_loan_fd(src.arg);
+    name = malloc(HTTP_NAME_MAX);
+    if (name && http_server_lend(p->app->server, &src, name) == 0)
+        return name;
+    free(name);
+    front_unlend(rq);
+    front_loan_close(src.arg);
+    return NULL;
+}
+
 static void hand_over(struct proxy *p, struct front_req *rq)
 {
+    char *name = lend(p, rq);
+
     p->internal++;
-    rq->user = p;
-    front_internal(rq, NULL);
+    rq->user = name ? name : (void *)p;
+    if (name)
+        front_internal_lent(rq, NULL, name);
+    else
+        front_internal(rq, NULL);
+}
+
+static int on_file(void *owner, const char *name, size_t len, struct front_file *out)
+{
+    struct proxy *p = owner;
+    struct http_file file;
+
+    if (!p->app->server || http_server_take_file(p->app->server, name, len, &file) < 0)
+        return -1;
+    *out = (struct front_file){ file.fd, file.off, file.len };
+    return 0;
 }
 
 static int on_internal(void *owner, struct err *e)
@@ -163,8 +220,14 @@ static void on_done(void *owner, struct front_req *rq, const struct front_result
     struct proxy *p = owner;
 
     (void)result;
-    if (rq->user)
-        p->internal--;
+    if (!rq->user)
+        return;
+    p->internal--;
+    if (rq->user == p)
+        return;
+    if (p->app->server)
+        http_server_take_back(p->app->server, rq->user);
+    free(rq->user);
 }
 
 static size_t on_stamp(void *owner, char *out, size_t cap)
@@ -178,15 +241,19 @@ static size_t on_stamp(void *owner, char *out, size_t cap)
     return n > 0 && (size_t)n < cap ? (size_t)n : 0;
 }
 
-static const struct front_ops ops = {
-    .decide = on_decide, .done = on_done, .internal = on_internal, .stamp = on_stamp
-};
+static const struct front_ops ops = { .decide = on_decide,
+                                      .done = on_done,
+                                      .internal = on_internal,
+                                      .file = on_file,
+                                      .stamp = on_stamp };
 
 /* ---- life ---- */
 
 struct proxy *proxy_new(struct app *app, struct err *e)
 {
     struct front_options options = {
+        .body_header = APP_BODY_HEADER,
+        .file_header = APP_FILE_HEADER,
         .max_clients = APP_CONNECTIONS_MAX,
         .pool_idle_max = POOL_IDLE_MAX,
         .idle_timeout_ms = APP_IDLE_TIMEOUT_S * 1000,

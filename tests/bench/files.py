@@ -76,9 +76,12 @@ def nginx(directory):
     proc.wait()
 
 
-def row(name, size, rounds, fn):
+def row(name, size, rounds, fn, fresh=None):
+    """fresh: a file that is removed before each round."""
     took = []
     for _ in range(rounds):
+        if fresh:
+            pathlib.Path(fresh).unlink(missing_ok=True)
         begin = time.perf_counter()
         fn()
         took.append(time.perf_counter() - begin)
@@ -117,8 +120,9 @@ def gateway_rows(args, source, size):
 def other_rows(args, directory, source, target, size):
     other = Agent(directory, args.other)
     try:
-        row("another agent, raw: up, with a length", size, args.rounds, lambda: upload(other, source, target, False))
-        row("another agent, raw: up, chunks of 64 KiB", size, args.rounds, lambda: upload(other, source, target, True))
+        row("another agent, raw: up, with a length", size, args.rounds, lambda: upload(other, source, target, False), target)
+        row("another agent, raw: up, chunks of 64 KiB", size, args.rounds, lambda: upload(other, source, target, True), target)
+        row("another agent, raw: up, over a file", size, args.rounds, lambda: upload(other, source, target, False))
         row("another agent, raw: down", size, args.rounds,
             lambda: download(other, f"/files/download?path={source}", size))
         print(f"the other agent's VmHWM: {other.peak_kib() / 1024:.1f} MiB")
@@ -147,8 +151,9 @@ def main():
             lambda: subprocess.run(["dd", f"if={source}", f"of={target}", "bs=1M"], **quiet))
         row("dd, pipe to file, 64 KiB blocks", size, args.rounds,
             lambda: subprocess.run(f"cat {source} | dd of={target} bs=64k iflag=fullblock", shell=True, **quiet))
-        row("raw: up, with a length", size, args.rounds, lambda: upload(agent, source, target, False))
-        row("raw: up, chunks of 64 KiB", size, args.rounds, lambda: upload(agent, source, target, True))
+        row("raw: up, with a length", size, args.rounds, lambda: upload(agent, source, target, False), target)
+        row("raw: up, chunks of 64 KiB", size, args.rounds, lambda: upload(agent, source, target, True), target)
+        row("raw: up, over a file that is there", size, args.rounds, lambda: upload(agent, source, target, False))
         if shutil.which("nginx"):
             with nginx(directory) as where:
                 row("nginx: down", size, args.rounds, lambda: download(where, "/source", size))

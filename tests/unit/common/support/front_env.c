@@ -102,7 +102,9 @@ static int listen_local(uint16_t *port)
 
 struct fe *fe_new(const struct front_options *options)
 {
-    static const struct front_ops ops = { decide, done, internal, stamp };
+    static const struct front_ops ops = {
+        .decide = decide, .done = done, .internal = internal, .stamp = stamp
+    };
     struct front_options o = { 0 };
     struct fe *fe = calloc(1, sizeof(*fe));
     struct err e = { 0 };
