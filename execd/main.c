@@ -4,6 +4,7 @@
 #include "common/json/jx.h"
 #include "execd/app.h"
 #include "execd/exec/session_state.h"
+#include "execd/isolated/cage.h"
 #include "execd/options.h"
 
 #include <malloc.h>
@@ -30,6 +31,8 @@ int main(int argc, char **argv)
 
     if (argc > 2 && strcmp(argv[1], SESSION_STATE_VERB) == 0)
         return session_state_write(argv[2], environ);
+    if (argc > 2 && strcmp(argv[1], CAGE_VERB) == 0)
+        return cage_main(argv);
     tune_memory();
     if (options_parse((const char *const *)argv, &opt, &e) < 0) {
         log_error("bad arguments", LOG_S("error", e.msg));
