@@ -343,7 +343,7 @@ static const struct kernel_events kernel_events = { on_ready, on_text, on_result
 static int start_kernel(struct context *c, struct err *e)
 {
     const struct contexts_req *rq = &c->set->rq;
-    const struct kernel_req kr = { c->language, c->cwd, &kernel_events, c };
+    const struct kernel_req kr = { c->language, c->cwd, &kernel_events, c, NULL };
 
     c->kernel = rq->ops->create(rq->provider, &kr, e);
     if (!c->kernel)

@@ -85,7 +85,10 @@ struct kernel {
     bool exited;
     bool broke_off; /* killed for having closed the driver's end of the socket */
     bool held;
-    unsigned refs; /* the owner, and calls under way */
+    bool caged; /* its process ends by TERM, and is waited for */
+    bool gone_wanted;
+    void (*on_gone)(void *owner);
+    unsigned refs; /* the owner, calls under way, a cage */
 };
 
 struct embedded {
@@ -219,7 +222,9 @@ static void let_go(struct kernel *k)
     struct loop *l = k->home->loop;
     unsigned i;
 
-    if (k->child.pid > 0 && !k->exited) {
+    if (k->child.pid > 0 && !k->exited && k->caged) {
+        (void)kill(k->child.pid, SIGTERM);
+    } else if (k->child.pid > 0 && !k->exited) {
         (void)kill(-k->child.pid, SIGKILL);
         signals_unwatch_child(k->home->signals, &k->child); /* collected as an orphan */
     }
@@ -230,8 +235,14 @@ static void let_go(struct kernel *k)
     }
     loop_timer_clear(l, &k->timer);
     loop_timer_clear(l, &k->closed);
-    k->child.pid = 0;
+    if (!k->caged)
+        k->child.pid = 0;
     k->phase = PHASE_OVER;
+}
+
+bool embedded_alive(const struct kernel *k)
+{
+    return k->child.pid > 0 && !k->exited;
 }
 
 static void destroy(struct kernel *k)
@@ -239,6 +250,7 @@ static void destroy(struct kernel *k)
     if (!k)
         return;
     k->ev = NULL;
+    k->gone_wanted = k->caged && !k->exited;
     let_go(k);
     unref(k);
 }
@@ -315,7 +327,7 @@ static void outlet_flush(struct outlet *o, bool whole)
         (void)buf_append(&o->held, text.data + text.len - keep, keep);
     if (k->phase != PHASE_STARTING && k->ev)
         k->ev->on_text(k->owner, o->is_stderr, text.data, text.len - keep);
-    else if (o->is_stderr)
+    else if (o->is_stderr || k->caged)
         keep_tail(k, text.data, text.len - keep);
     buf_free(&text);
 }
@@ -582,13 +594,17 @@ static void on_exit_of_program(struct child *c, int status)
 {
     struct kernel *k = CONTAINER_OF(c, struct kernel, child);
 
-    (void)kill(-c->pid, SIGKILL);
+    if (!k->caged)
+        (void)kill(-c->pid, SIGKILL);
     k->exited = true;
     k->status = status;
     loop_timer_clear(k->home->loop, &k->closed);
-    k->refs++;
+    if (!k->caged)
+        k->refs++;
     finish(k);
-    unref(k);
+    if (k->gone_wanted)
+        k->on_gone(k->owner);
+    unref(k); /* the cage's reference, or the one of this call */
 }
 
 /* The start took too long, or a hold is over. */
@@ -681,33 +697,66 @@ static int control_open(struct kernel *k, struct err *e)
     return fds[1];
 }
 
-static int launch(struct kernel *k, const struct kernel_req *rq, const char *program, struct err *e)
+static int start_program(struct kernel *k, const struct launch *l, const struct spawn_req *sp,
+                         struct err *e)
 {
-    const char *argv[ARRAY_LEN(k->lang->args) + 1] = { program };
-    struct launch_req lrq = { .argv = argv, .n_argv = 1, .cwd = rq->cwd };
-    AUTO_LAUNCH struct launch l = { 0 };
-    AUTO_FD int in = control_open(k, e);
-    AUTO_FD int out = in < 0 ? -1 : outlet_open(k, &k->outs[0], e);
-    AUTO_FD int err = out < 0 ? -1 : outlet_open(k, &k->outs[1], e);
-    struct spawn_req sp;
-
-    if (err < 0)
-        return -1;
-    for (; k->lang->args[lrq.n_argv - 1]; lrq.n_argv++)
-        argv[lrq.n_argv] = k->lang->args[lrq.n_argv - 1];
-    if (launch_prepare(&l, &lrq, k->home->base, e) < 0 ||
-        launch_find(&l, &lrq, k->home->base, e) < 0)
-        return -1;
-    sp = launch_spawn(&l);
-    sp.in = in;
-    sp.out = out;
-    sp.err = err;
-    if (spawn(&sp, &k->child.pid, e) < 0) {
-        launch_explain(&l, e);
+    if (spawn(sp, &k->child.pid, e) < 0) {
+        launch_explain(l, e);
         return -1;
     }
     signals_watch_child(k->home->signals, &k->child);
     return 0;
+}
+
+/* The program and its arguments become arguments of the cage's. */
+static int start_caged(struct kernel *k, const struct kernel_cage *cage, const struct launch *l,
+                       struct spawn_req *sp, struct err *e)
+{
+    AUTO_FREE const char **argv = NULL;
+    size_t n = 0;
+
+    while (l->argv[n])
+        n++;
+    argv = calloc(cage->n_argv + n + 2, sizeof(*argv));
+    if (!argv)
+        return err_nomem(e);
+    memcpy(argv, cage->argv, cage->n_argv * sizeof(*argv));
+    memcpy(argv + cage->n_argv, l->argv, n * sizeof(*argv));
+    argv[cage->n_argv] = l->path;
+    sp->path = cage->path;
+    sp->argv = (char *const *)argv;
+    sp->envp = cage->env->vars;
+    sp->keep = cage->keep;
+    if (start_program(k, l, sp, e) < 0)
+        return -1;
+    k->caged = true;
+    k->on_gone = cage->on_gone;
+    k->refs++;
+    return 0;
+}
+
+static int launch(struct kernel *k, const struct kernel_req *rq, const char *program, struct err *e)
+{
+    const char *argv[ARRAY_LEN(k->lang->args) + 1] = { program };
+    struct launch_req lrq = { .argv = argv, .n_argv = 1, .cwd = rq->cwd };
+    const struct env *base = rq->cage ? rq->cage->env : k->home->base;
+    AUTO_LAUNCH struct launch l = { 0 };
+    AUTO_FD int in = control_open(k, e);
+    AUTO_FD int out = in < 0 ? -1 : outlet_open(k, &k->outs[0], e);
+    AUTO_FD int err = out < 0 || rq->cage ? -1 : outlet_open(k, &k->outs[1], e);
+    struct spawn_req sp;
+
+    if (out < 0 || (err < 0 && !rq->cage))
+        return -1;
+    for (; k->lang->args[lrq.n_argv - 1]; lrq.n_argv++)
+        argv[lrq.n_argv] = k->lang->args[lrq.n_argv - 1];
+    if (launch_prepare(&l, &lrq, base, e) < 0 || launch_find(&l, &lrq, base, e) < 0)
+        return -1;
+    sp = launch_spawn(&l);
+    sp.in = in;
+    sp.out = out;
+    sp.err = rq->cage ? out : err;
+    return rq->cage ? start_caged(k, rq->cage, &l, &sp, e) : start_program(k, &l, &sp, e);
 }
 
 static struct kernel *make_kernel(struct embedded *em, const struct language *lang,
@@ -743,7 +792,7 @@ static struct kernel *create(void *provider, const struct kernel_req *rq, struct
 {
     struct embedded *em = provider;
     const struct language *lang = find_language(rq->language);
-    const char *program = lang ? program_of(lang, em->base) : NULL;
+    const char *program = lang ? program_of(lang, rq->cage ? rq->cage->env : em->base) : NULL;
     struct kernel *k;
 
     if (!program) {

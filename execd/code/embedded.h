@@ -26,5 +26,7 @@ struct embedded *embedded_new(struct loop *l, struct signals *sg, const struct e
                               struct err *e);
 /* All kernels must have been destroyed. */
 void embedded_free(struct embedded *em);
+/* Whether a kernel's process is still there: on_gone follows when it is destroyed now. */
+bool embedded_alive(const struct kernel *k);
 /* Whether the image has the program for a language; for any other language false. */
 bool embedded_has(const struct embedded *em, const char *language);

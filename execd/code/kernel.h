@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct env;
 struct err;
 struct kernel;
 
@@ -30,11 +31,23 @@ struct kernel_events {
     void (*on_dead)(void *owner, const struct err *why);
 };
 
+/* What an embedded kernel is started by and in (execd/isolated): stdout and stderr are one pipe then, and the
+ * end is asked for by TERM, the rest of the work is that program's. */
+struct kernel_cage {
+    const char *path;  /* program */
+    char *const *argv; /* n_argv strings; the kernel's own program and arguments follow */
+    size_t n_argv;
+    const struct env *env;        /* instead of the agent's base */
+    int keep;                     /* a descriptor that it gets under the same number; 0: none */
+    void (*on_gone)(void *owner); /* after destroy, when it was still there then: now it is not */
+};
+
 struct kernel_req {
     const char *language; /* lower case */
     const char *cwd;      /* absolute, exists; NULL: the agent's */
     const struct kernel_events *events;
     void *owner;
+    const struct kernel_cage *cage; /* NULL: none; valid during the call of create */
 };
 
 struct kernel_ops {
