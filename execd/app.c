@@ -18,6 +18,7 @@
 #include "execd/exec/session.h"
 #include "execd/exec/supervise.h"
 #include "execd/exec/watchdog.h"
+#include "execd/isolated/isolated.h"
 #include "execd/proxy/proxy.h"
 #include "execd/pty/pty.h"
 
@@ -147,6 +148,14 @@ static int open_contexts(struct app *app, struct err *e)
     return app->contexts ? 0 : -1;
 }
 
+static int open_isolated(struct app *app, struct err *e)
+{
+    const struct isolated_home home = { app->loop, app->jobs, app->runs, app->kernels };
+
+    app->isolated = isolated_new(&home, e);
+    return app->isolated ? 0 : -1;
+}
+
 static int open_loop(struct app *app, struct err *e)
 {
     const int watched[] = { SIGTERM, SIGINT,  SIGQUIT,  SIGHUP,
@@ -177,7 +186,7 @@ static int open_loop(struct app *app, struct err *e)
         on_late, app, e);
     app->ptys = app->watchdog ? ptys_new(app->loop, app->signals, &app->base, e) : NULL;
     app->jobs = app->sessions && app->ptys ? jobs_new(APP_WORKERS, APP_JOBS_MAX, e) : NULL;
-    return app->jobs && open_contexts(app, e) == 0 ? 0 : -1;
+    return app->jobs && open_contexts(app, e) == 0 && open_isolated(app, e) == 0 ? 0 : -1;
 }
 
 static int open_server(struct app *app, struct err *e)
@@ -343,6 +352,7 @@ void app_free(struct app *app)
     jobs_stop(app->jobs);
     hooks_free(app->hooks); /* a claim that waits for preStart is answered */
     contexts_free(app->contexts);
+    isolated_free(app->isolated);
     embedded_free(app->kernels);
     probe_free(app->probe);
     runs_free(app->runs);

@@ -1,6 +1,6 @@
 /* The agent as a whole: what its parts share. One loop, one thread; the helper threads (jobs) run
- * the routes of files only, and of this structure look at `base` and `umask`, which do not change
- * once such a route is open.
+ * the routes of files and probe cages, and of this structure look at `base`, `umask` and `isolated`,
+ * which do not change once such a route is open.
  * No locks of its own. */
 #pragma once
 #include "common/base/loop.h"
@@ -49,6 +49,7 @@ struct app {
     struct contexts *contexts;
     struct probe *probe; /* NULL: not wanted here */
     struct ptys *ptys;
+    struct isolated *isolated;
     struct supervisor *supervisor;
     struct hooks *hooks;
     struct metrics *metrics; /* once open */

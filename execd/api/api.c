@@ -14,6 +14,7 @@ enum {
     CONTEXT_BODY_MAX = 64 << 10,
     DEADLINE_BODY_MAX = 1024,
     PTY_BODY_MAX = 1 << 20,
+    ISOLATED_BODY_MAX = 1 << 20,
 };
 
 /* Answers at any time, to anyone: the gateway and the SDK wait with it for the agent. */
@@ -23,11 +24,12 @@ static int ping_get(void *app, struct http_req *rq, struct http_resp *rs, struct
     return 0;
 }
 
-/* As the agent, and as an account: the handler looks at its route (scope.h). */
+/* As the agent, as an account and in a session: the handler looks at its route (scope.h). */
 #define FILE_ROUTE(method, path, handler, max_body, sink)                                          \
     { method, path, handler, HTTP_BLOCKING, max_body, sink },                                      \
+        { method, SCOPE_PREFIX path, handler, HTTP_BLOCKING, max_body, sink },                     \
     {                                                                                              \
-        method, SCOPE_PREFIX path, handler, HTTP_BLOCKING, max_body, sink                          \
+        method, SCOPE_SESSION path, handler, HTTP_BLOCKING, max_body, sink                         \
     }
 
 const struct http_route api_routes[] = {
@@ -67,6 +69,18 @@ const struct http_route api_routes[] = {
     { "GET", "/pty/{id}", pty_get, 0, 0, NULL },
     { "DELETE", "/pty/{id}", pty_end, 0, 0, NULL },
     { "GET", "/pty/{id}/ws", pty_ws, 0, 0, NULL },
+    /* without the token: contract/newest.md 2.6 asks from inside, and it tells nothing secret */
+    { "GET", "/v1/isolated/capabilities", isolated_capabilities, HTTP_OPEN | HTTP_BLOCKING, 0,
+      NULL },
+    { "GET", "/v1/isolated/sessions", isolated_list, 0, 0, NULL },
+    { "POST", "/v1/isolated/session", isolated_post, 0, ISOLATED_BODY_MAX, NULL },
+    { "GET", SCOPE_SESSION, isolated_get, 0, 0, NULL },
+    { "DELETE", SCOPE_SESSION, isolated_remove, 0, 0, NULL },
+    { "POST", SCOPE_SESSION "/run", isolated_run_post, 0, COMMAND_BODY_MAX, NULL },
+    { "GET", SCOPE_SESSION "/runs/{run}", isolated_run_status, 0, 0, NULL },
+    { "GET", SCOPE_SESSION "/runs/{run}/logs", isolated_run_logs, 0, 0, NULL },
+    { "GET", SCOPE_SESSION "/diff", isolated_unsupported, 0, 0, NULL },
+    { "POST", SCOPE_SESSION "/commit", isolated_unsupported, 0, ISOLATED_BODY_MAX, NULL },
 };
 const size_t api_n_routes = ARRAY_LEN(api_routes);
 

@@ -22,6 +22,11 @@ extern const struct api_table move_table;
 extern const struct api_table replace_table;
 extern const struct api_table pty_table;
 extern const struct api_table upload_table;
+extern const struct api_table isolated_table;
+extern const struct api_table isolated_mount_table;
+extern const struct api_table isolated_bind_table;
+extern const struct api_table isolated_env_table;
+extern const struct api_table isolated_run_table;
 
 extern const struct http_route api_routes[];
 extern const size_t api_n_routes;
@@ -96,6 +101,16 @@ int pty_list(void *app, struct http_req *rq, struct http_resp *rs, struct err *e
 int pty_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int pty_end(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 int pty_ws(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+
+int isolated_capabilities(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int isolated_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int isolated_list(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int isolated_get(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int isolated_remove(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int isolated_run_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int isolated_run_status(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int isolated_run_logs(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
+int isolated_unsupported(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);
 
 extern const struct http_sink upload_sink;
 int upload_post(void *app, struct http_req *rq, struct http_resp *rs, struct err *e);

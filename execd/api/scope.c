@@ -6,6 +6,8 @@
 #include "common/json/jx.h"
 #include "execd/app.h"
 #include "execd/fs/accounts.h"
+#include "execd/isolated/isolated.h"
+#include "execd/isolated/probe.h"
 
 #include <string.h>
 
@@ -41,6 +43,29 @@ static int as_account(struct scope *s, const struct http_req *rq, struct err *e)
     return 0;
 }
 
+static int as_session(struct scope *s, struct app *app, const struct http_req *rq, struct err *e)
+{
+    struct isolated_view view;
+
+    if (cages_gate(e) < 0 || isolated_view(app->isolated, rq->params[0], &view, e) < 0)
+        return -1;
+    s->ns = view.ns;
+    s->tmpdir = NULL;
+    s->from.cwd = "/";
+    if (!view.has_id)
+        return 0;
+    s->id = malloc(sizeof(*s->id));
+    if (!s->id)
+        return err_nomem(e);
+    *s->id = view.id;
+    return 0;
+}
+
+static bool below(const struct http_req *rq, const char *prefix)
+{
+    return strncmp(rq->route->pattern, prefix, strlen(prefix)) == 0;
+}
+
 static bool gone(const void *rq)
 {
     return http_req_gone(rq);
@@ -54,10 +79,12 @@ int scope_open(struct scope *s, struct app *app, struct http_req *rq, struct err
         .umask = (mode_t)app->umask,
         .watch = { gone, rq },
     };
-    if (strncmp(rq->route->pattern, SCOPE_PREFIX, sizeof(SCOPE_PREFIX) - 1) != 0)
+    if (below(rq, SCOPE_SESSION)) {
+        if (as_session(s, app, rq, e) == 0)
+            return 0;
+    } else if (!below(rq, SCOPE_PREFIX) || as_account(s, rq, e) == 0) {
         return 0;
-    if (as_account(s, rq, e) == 0)
-        return 0;
+    }
     scope_close(s);
     return -1;
 }
@@ -66,17 +93,26 @@ void scope_close(struct scope *s)
 {
     env_free(&s->vars);
     free(TAKE_PTR(s->id));
+    if (s->ns > 0)
+        (void)close(s->ns);
+    s->ns = 0;
 }
 
 int scope_enter(struct scope *s, struct err *e)
 {
-    return s->id ? persona_enter(&s->old, s->id, e) : 0;
+    if (s->ns > 0 && visit_begin(&s->visit, s->ns, e) < 0)
+        return -1;
+    if (!s->id || persona_enter(&s->old, s->id, e) == 0)
+        return 0;
+    visit_end(&s->visit);
+    return -1;
 }
 
 /* contract/execd.md 10.5: clients look for the word. EPERM's own text lacks it. */
 int scope_leave(struct scope *s, int rc, struct err *e)
 {
     persona_leave(&s->old);
+    visit_end(&s->visit);
     if (s->id && rc < 0 && e->sys == EPERM) {
         (void)err_wrap(e, "permission denied");
         e->sys = 0;

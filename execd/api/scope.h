@@ -1,15 +1,18 @@
-/* On whose behalf a file route works: the agent's, or below /v1/filesystem/{uid}/{gid} that of an
- * account (contract/execd.md 10.5). Every such route has both forms and one handler. Used in the
- * job pool; entering changes the calling thread, so enter and leave go together in one job. */
+/* On whose behalf a file route works: the agent's, below /v1/filesystem/{uid}/{gid} that of an
+ * account (contract/execd.md 10.5), below /v1/isolated/session/{id} that of a session, with the files
+ * that it sees. Every such route has all forms and one handler. Used in the job pool; entering changes
+ * the calling thread, so enter and leave go together in one job. */
 #pragma once
 #include "execd/fs/env.h"
 #include "execd/fs/path.h"
 #include "execd/fs/persona.h"
 #include "execd/fs/watch.h"
+#include "execd/isolated/visit.h"
 
 #include <jansson.h>
 
 #define SCOPE_PREFIX "/v1/filesystem/{uid}/{gid}"
+#define SCOPE_SESSION "/v1/isolated/session/{id}"
 
 struct app;
 struct err;
@@ -24,10 +27,12 @@ struct scope {
     struct identity *id; /* NULL: the agent's own */
     struct env vars;     /* of the account: its home */
     struct persona old;
+    int ns; /* the session's mount namespace; 0: the agent's own */
+    struct visit visit;
     struct watch watch; /* over when the client has left */
 };
 
-/* -1: the ids are none (400) or the account files cannot be read. */
+/* -1: the ids are none (400), the account files cannot be read, there is no such session (404, 503). */
 int scope_open(struct scope *s, struct app *app, struct http_req *rq, struct err *e);
 void scope_close(struct scope *s);
 int scope_enter(struct scope *s, struct err *e);

@@ -9,9 +9,11 @@
 enum { TARGET_MAX = 512 };
 
 static const struct api_table *const tables[] = {
-    &claim_table, &mount_table,   &command_table, &session_add_table, &session_run_table,
-    &wish_table,  &move_table,    &replace_table, &upload_table,      &deadline_table,
-    &code_table,  &context_table, &pty_table,
+    &claim_table,        &mount_table,        &command_table,        &session_add_table,
+    &session_run_table,  &wish_table,         &move_table,           &replace_table,
+    &upload_table,       &deadline_table,     &code_table,           &context_table,
+    &pty_table,          &isolated_table,     &isolated_mount_table, &isolated_bind_table,
+    &isolated_env_table, &isolated_run_table,
 };
 
 /* Whatever a table stores must lie in the struct it was written for; the largest is far smaller. */

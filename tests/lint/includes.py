@@ -46,7 +46,8 @@ MAY = {
     "execd/fs": ALL_COMMON,
     "execd/code": ALL_COMMON | {"execd/exec", "execd/fs"},
     "execd/pty": ALL_COMMON | {"execd/exec", "execd/fs"},
-    "execd/isolated": ALL_COMMON | {"execd/exec", "execd/fs"},
+    # a session's shell is an embedded kernel in a cage
+    "execd/isolated": ALL_COMMON | {"execd/exec", "execd/fs", "execd/code"},
     "execd/metrics": {"common/base"},
     "execd/jail": {"common/base"},
     "egress": ALL_COMMON,
