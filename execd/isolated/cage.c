@@ -7,6 +7,7 @@
 #include "execd/fs/tree.h"
 #include "execd/isolated/internal.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <net/if.h>
 #include <sched.h>
@@ -230,16 +231,59 @@ _Noreturn static void run_program(const struct cage *c, char *const *env)
 
 /* ---- init ---- */
 
-static int loopback_up(struct err *e)
+static pid_t clone_self(int flags)
+{
+    return (pid_t)syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0);
+}
+
+static int loopback_up(void)
 {
     struct ifreq rq = { .ifr_name = "lo" };
     AUTO_FD int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
     if (fd < 0 || ioctl(fd, SIOCGIFFLAGS, &rq) < 0)
-        return err_sys(e, errno, "look at the loopback interface");
+        return -1;
     rq.ifr_flags = (short)(rq.ifr_flags | IFF_UP);
-    return ioctl(fd, SIOCSIFFLAGS, &rq) < 0 ? err_sys(e, errno, "bring the loopback interface up")
-                                            : 0;
+    return ioctl(fd, SIOCSIFFLAGS, &rq);
+}
+
+/* A network namespace whose loopback interface is up, made by a child that is root of a user namespace of
+ * its own: containers do not have CAP_NET_ADMIN. */
+static int borrow_network(void)
+{
+    char path[48];
+    char byte = 0;
+    int fds[2];
+    pid_t child;
+    int rc = -1;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
+        return -1;
+    child = clone_self(CLONE_NEWUSER | CLONE_NEWNET);
+    if (child == 0) {
+        (void)close(fds[0]);
+        if (loopback_up() == 0 && write(fds[1], "", 1) == 1)
+            (void)!read(fds[1], &byte, 1); /* until the parent is done */
+        _exit(0);
+    }
+    (void)close(fds[1]);
+    if (child > 0 && read(fds[0], &byte, 1) == 1) {
+        (void)snprintf(path, sizeof(path), "/proc/%d/ns/net", child);
+        AUTO_FD int ns = open(path, O_RDONLY | O_CLOEXEC);
+
+        rc = ns < 0 ? -1 : setns(ns, CLONE_NEWNET);
+    }
+    (void)close(fds[0]);
+    if (child > 0)
+        (void)waitpid(child, NULL, 0);
+    return rc;
+}
+
+/* Without its loopback interface a network of one's own is one all the same. */
+static void open_loopback(void)
+{
+    if (loopback_up() < 0)
+        (void)borrow_network();
 }
 
 /* Until the program ends: with init everything else in the cage ends. */
@@ -267,8 +311,10 @@ static int init_main(const struct cage *c, char *const *env, const sigset_t *set
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)prctl(PR_SET_NAME, "isolated-init");
-    if (cage_build(c, &e) < 0 || (c->own_net && loopback_up(&e) < 0))
+    if (cage_build(c, &e) < 0)
         return fail(&e);
+    if (c->own_net)
+        open_loopback();
     program = fork();
     if (program < 0) {
         (void)err_sys(&e, errno, "start a process");
@@ -282,11 +328,6 @@ static int init_main(const struct cage *c, char *const *env, const sigset_t *set
 }
 
 /* ---- keeper ---- */
-
-static pid_t clone_self(int flags)
-{
-    return (pid_t)syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0);
-}
 
 /* Which of the namespaces are refused, each asked for alone. */
 static void name_refused(struct err *e)

@@ -343,8 +343,12 @@ static int open_sources(struct builder *b, struct err *e)
 /* A copy of the root, read-only all over. */
 static int copy_root(struct builder *b, struct err *e)
 {
+    static const char *const points[] = { "/proc", "/dev", "/run", "/tmp" };
     char path[SUB_MAX];
+    size_t i;
 
+    for (i = 0; i < ARRAY_LEN(points); i++)
+        (void)mkdir(points[i], 0755); /* small images lack some; a missing one is noticed later */
     (void)snprintf(path, sizeof(path), "%s/" STORE_ROOT, b->c->dir);
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return err_sys(e, errno, "keep mounts to the cage");

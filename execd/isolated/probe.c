@@ -146,8 +146,9 @@ int cages_explain(struct err *e)
     const char *hint = "";
 
     if (!is_admin())
-        hint = "; the container needs CAP_SYS_ADMIN: create the sandbox with the extension "
-               "bootstrap.execd.isolation=enable";
+        hint =
+            "; the agent has to be root with CAP_SYS_ADMIN: create the sandbox with the extension "
+            "bootstrap.execd.isolation=enable from an image whose user is root";
     else if (strstr(why.msg, "Operation not permitted") || strstr(why.msg, "Permission denied"))
         hint = "; a seccomp or AppArmor profile, or the engine's user namespace, refuses it";
     (void)err_set(e, ERRC_BUSY, "isolation unavailable: %.250s%s", why.msg, hint);
