@@ -22,9 +22,12 @@
 #include "execd/proxy/proxy.h"
 #include "execd/pty/pty.h"
 
+#include <linux/capability.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define LIFECYCLE_VAR "OPENSANDBOX_LIFECYCLE"
 
@@ -225,6 +228,21 @@ static int open_server(struct app *app, struct err *e)
     return 0;
 }
 
+/* What runs in the sandbox is root there, but without the right to mount: a program of root has what the
+ * bounding set or the inheritable set holds, and only cages are started with the latter (spawn.h). */
+static void keep_admin(void)
+{
+    struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+    struct __user_cap_data_struct data[2];
+    const unsigned admin = 1U << CAP_SYS_ADMIN;
+
+    if (syscall(SYS_capget, &head, data) < 0 || !(data[0].permitted & admin))
+        return; /* not root: it is not there for anybody */
+    data[0].inheritable |= admin;
+    if (syscall(SYS_capset, &head, data) < 0 || prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN) < 0)
+        log_warn("programs of this sandbox have CAP_SYS_ADMIN: the agent lacks CAP_SETPCAP");
+}
+
 /* A token must not be read out of the agent's memory or environment by the sandbox's programs,
  * and what they leave behind must come back to the agent to be collected. */
 static void protect(const struct app *app)
@@ -282,6 +300,8 @@ struct app *app_new(const struct options *opt, char *const *env, struct err *e)
         return NULL;
     }
     app->opt = *opt;
+    if (opt->isolation)
+        keep_admin(); /* before threads start: it is theirs alone */
     app->state = APP_HELD;
     app->umask = umask(022);
     (void)umask(app->umask);

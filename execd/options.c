@@ -10,16 +10,18 @@
 
 const char options_usage[] =
     "usage: execd [--port=N] [--access-token=T] [--log-level=0..7] [--init -- PROGRAM [ARG...]]\n"
-    "       execd --held --id=ID --claim-sha256=HEX [--port=N]\n"
+    "       execd --held --id=ID --claim-sha256=HEX [--port=N] [--isolation]\n"
     "The agent inside a sandbox. It serves its API on the port (44772); a held agent serves\n"
     "nothing but /ping until it is claimed. EXECD_ACCESS_TOKEN is the token when none is given\n"
-    "here, EXECD_ENVS the env file, OPENSANDBOX_LIFECYCLE the hooks (JSON; not of a held agent).\n";
+    "here, EXECD_ENVS the env file, OPENSANDBOX_LIFECYCLE the hooks (JSON; not of a held agent).\n"
+    "--isolation keeps CAP_SYS_ADMIN to isolated sessions: no other program gets it.\n";
 
 enum flag {
     FLAG_HELD,
     FLAG_INIT,
     FLAG_HELP,
     FLAG_VERSION,
+    FLAG_ISOLATION,
     FLAG_ID,
     FLAG_CLAIM,
     FLAG_PORT,
@@ -38,6 +40,7 @@ static const struct {
     { "init", FLAG_INIT },
     { "help", FLAG_HELP },
     { "version", FLAG_VERSION },
+    { "isolation", FLAG_ISOLATION },
     { "id", FLAG_ID },
     { "claim-sha256", FLAG_CLAIM },
     { "port", FLAG_PORT },
@@ -57,7 +60,7 @@ static const struct {
 static bool has_value(enum flag f)
 {
     return f != FLAG_HELD && f != FLAG_INIT && f != FLAG_HELP && f != FLAG_VERSION &&
-           f != FLAG_IGNORED_BARE;
+           f != FLAG_ISOLATION && f != FLAG_IGNORED_BARE;
 }
 
 /* "-x", "--x", "--x=value" as Go's flag package reads them. -1: no such flag. */
@@ -126,6 +129,7 @@ static void set_bare(enum flag f, const char *value, struct options *out)
     out->held = f == FLAG_HELD ? on : out->held;
     out->help = f == FLAG_HELP ? on : out->help;
     out->version = f == FLAG_VERSION ? on : out->version;
+    out->isolation = f == FLAG_ISOLATION ? on : out->isolation;
 }
 
 static int check(const struct options *out, struct err *e)

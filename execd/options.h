@@ -13,6 +13,8 @@ struct options {
     bool help;
     bool version;
     bool held;
+    bool
+        isolation; /* CAP_SYS_ADMIN is there for isolated sessions, and kept from everything else */
     const char *id;                /* "" when none was given */
     const char *claim_sha256;      /* 64 hex digits; held mode only */
     int64_t deadline_grace_ms;     /* 0: WATCHDOG_GRACE_MS; other values are for tests */

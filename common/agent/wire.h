@@ -43,6 +43,9 @@
 #define AGENT_ARG_HELD "--held"
 #define AGENT_ARG_ID "--id="
 #define AGENT_ARG_CLAIM_SHA256 "--claim-sha256="
+#define AGENT_ARG_ISOLATION "--isolation" /* CAP_SYS_ADMIN is for isolated sessions alone */
+/* Upper layers of isolated sessions: a tmpfs of such a sandbox, as an overlay cannot lie on another. */
+#define AGENT_ISOLATION_DIR "/var/lib/execd/isolation"
 #define AGENT_HOME "/opt/opensandbox"      /* small tmpfs of the sandbox, writable */
 #define AGENT_DIR "/opt/opensandbox/agent" /* read-only volume with the agent */
 #define AGENT_PATH "/opt/opensandbox/agent/execd"

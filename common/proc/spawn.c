@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -15,11 +16,16 @@
 #include <unistd.h>
 
 /* What the child reports when it cannot get to the program. */
-enum step { STEP_FDS, STEP_GROUP, STEP_TTY, STEP_IDS, STEP_CWD, STEP_EXEC };
+enum step { STEP_FDS, STEP_GROUP, STEP_TTY, STEP_CAPS, STEP_IDS, STEP_CWD, STEP_EXEC };
 
 static const char *const step_names[] = {
-    "set up descriptors of", "make the process group of", "give a terminal to",
-    "switch identity for",   "change directory for",      "execute",
+    "set up descriptors of",
+    "make the process group of",
+    "give a terminal to",
+    "drop capabilities of",
+    "switch identity for",
+    "change directory for",
+    "execute",
 };
 
 struct report {
@@ -79,6 +85,20 @@ static int switch_ids(const struct spawn_req *rq)
     return (int)syscall(SYS_setresuid, rq->uid, rq->uid, rq->uid);
 }
 
+/* A program of root gets what is inheritable although the bounding set lacks it. */
+static int drop_inheritable(void)
+{
+    struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+    struct __user_cap_data_struct data[2];
+
+    if (syscall(SYS_capget, &head, data) < 0)
+        return -1;
+    if (!data[0].inheritable && !data[1].inheritable)
+        return 0;
+    data[0].inheritable = data[1].inheritable = 0;
+    return (int)syscall(SYS_capset, &head, data);
+}
+
 static void default_signals(void)
 {
     struct sigaction dfl = { .sa_handler = SIG_DFL };
@@ -100,6 +120,8 @@ _Noreturn static void child(const struct spawn_req *rq, int report_fd)
         give_up(report_fd, STEP_FDS);
     if (rq->tty && ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0)
         give_up(report_fd, STEP_TTY);
+    if (!rq->inherit && drop_inheritable() < 0)
+        give_up(report_fd, STEP_CAPS);
     if (switch_ids(rq) < 0)
         give_up(report_fd, STEP_IDS);
     if (rq->cwd && chdir(rq->cwd) < 0)

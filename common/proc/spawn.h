@@ -1,5 +1,5 @@
-/* Starting programs. The child gets exactly the descriptors it is given, a clean signal state and
- * its own process group. The child is a vfork: only async-signal-safe calls run before exec, and
+/* Starting programs. The child gets exactly the descriptors it is given, a clean signal state, no
+ * inheritable capabilities and its own process group. The child is a vfork: only async-signal-safe calls run before exec, and
  * the calling thread stands still until then; other threads go on. */
 #pragma once
 #include <stdbool.h>
@@ -16,6 +16,7 @@ struct spawn_req {
     int out;
     int err;
     int keep;         /* one more that the child has under the same number, above 2; 0: none */
+    bool inherit;     /* keep the inheritable capabilities, which are otherwise dropped */
     bool new_session; /* setsid instead of setpgid */
     bool tty;         /* in is a terminal: it becomes the session's; needs new_session */
     bool set_ids;     /* switch to uid, gid and groups (skipped when it would change nothing) */

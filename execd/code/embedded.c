@@ -727,6 +727,7 @@ static int start_caged(struct kernel *k, const struct kernel_cage *cage, const s
     sp->argv = (char *const *)argv;
     sp->envp = cage->env->vars;
     sp->keep = cage->keep;
+    sp->inherit = true;
     if (start_program(k, l, sp, e) < 0)
         return -1;
     k->caged = true;

@@ -85,9 +85,13 @@ static int start(const struct cage *c, const char *self, struct buf *said, struc
 
     AUTO_FD int rd = fds[0];
     AUTO_FD int wr = fds[1];
-    const struct spawn_req rq = {
-        .path = self, .argv = (char *const *)argv, .envp = env, .in = -1, .out = wr, .err = wr
-    };
+    const struct spawn_req rq = { .path = self,
+                                  .argv = (char *const *)argv,
+                                  .envp = env,
+                                  .in = -1,
+                                  .out = wr,
+                                  .inherit = true,
+                                  .err = wr };
 
     if (spawn(&rq, &pid, e) < 0)
         return -1;

@@ -2,11 +2,13 @@
  * of its root and the pipes of its background runs. Whose agent died is removed by its keeper (cage.h),
  * else by the next agent: each directory is locked by the agent it belongs to. */
 #pragma once
+#include "common/agent/wire.h"
+
 #include <stddef.h>
 
 struct err;
 
-#define STORE_DIR "/var/lib/execd/isolation"
+#define STORE_DIR AGENT_ISOLATION_DIR
 #define STORE_ROOT "root"
 #define STORE_IO "io"
 #define STORE_IO_INSIDE "/run/execd" /* where STORE_IO is seen inside, read-only */

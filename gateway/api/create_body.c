@@ -190,10 +190,7 @@ static int take_extensions(const struct body *b, struct create_req *out, struct 
     json_t *v;
     void *next;
 
-    if (isolation && strcmp(isolation, "enable") == 0)
-        return err_api(e, ERRC_INVALID, SB_INVALID,
-                       "extensions.bootstrap.execd.isolation: isolated sessions are not supported "
-                       "by this version; leave it out");
+    out->isolation = isolation && strcmp(isolation, "enable") == 0;
     if (take_renewal(b, out, e) < 0 || take_login_ports(b, out, e) < 0)
         return -1;
     json_object_foreach_safe(b->extensions, next, key, v) {

@@ -71,6 +71,7 @@ struct create_req {
     int64_t renew_s;                 /* renewal by access, seconds; 0: none */
     char login_ports[SANDBOX_PORTS]; /* as struct sandbox has it */
     struct volume_list volumes;
+    bool isolation;       /* isolated sessions are asked for */
     bool secure_access;   /* callers of its ports have to present a token */
     const json_t *hooks;  /* "lifecycle" of common/agent/wire.h, complete; NULL: none */
     int64_t pre_start_s;  /* longest time the preStart hook may take; 0: there is none */

@@ -88,6 +88,7 @@ static void fill_spec(struct making *m, const struct resources *res)
         .disk_bytes = res->disk_bytes,
         .gpus = res->gpus,
         .claim_sha256 = m->claim_sha256,
+        .isolation = m->isolation,
     };
 }
 
@@ -97,6 +98,7 @@ static int fill(struct making *m, const struct create_req *rq, const struct reso
     char secret[RAND_SECRET_TEXT];
 
     m->timeout_s = rq->timeout_s;
+    m->isolation = rq->isolation;
     m->hooked = rq->pre_start_s > 0;
     m->claim_ms = m->lc->ready_timeout_ms;
     if (m->hooked)

@@ -21,6 +21,7 @@ struct making {
     struct volume_plan *plan; /* owned; NULL: no volumes */
     int claim_ms;             /* deadline of the claim */
     int64_t timeout_s;
+    bool isolation;       /* isolated sessions are asked for */
     bool hooked;          /* the claim waits for a preStart hook */
     bool pulling;         /* failed while it got the image */
     bool no_image;        /* the last start found none: it has to be pulled */

@@ -52,6 +52,7 @@ struct runtime_spec {
     const struct runtime_mount *mounts;
     size_t n_mounts;
     const char *claim_sha256; /* 64 hex digits: common/agent/wire.h */
+    bool isolation;           /* its agent may build cages: CAP_SYS_ADMIN, see README */
 };
 
 /* Where a started sandbox is reached. */

@@ -6,14 +6,19 @@
 #include "gateway/runtime/docker/network.h"
 
 #include <string.h>
+#include <strings.h>
 
 #define AGENT_PORT_TEXT "44772/tcp"
 
 _Static_assert(AGENT_PORT == 44772, "AGENT_PORT_TEXT");
 
+/* contract/execd.md 13; counts as memory of the sandbox */
+#define ISOLATION_BYTES (INT64_C(8) << 30)
+
 enum {
     HOME_BYTES = 16 << 20,
     HOME_MODE = 01777,
+    ISOLATION_MODE = 0755,
     LOG_FILES = 2,
 };
 
@@ -47,6 +52,11 @@ static json_t *make_mounts(const struct docker *d, const struct docker_parts *pa
     int rc = list ? 0 : -1;
     size_t i;
 
+    if (rc == 0 && spec->isolation)
+        rc = json_array_append_new(list,
+                                   json_pack("{s:s, s:s, s:{s:I, s:i}}", "Type", "tmpfs", "Target",
+                                             AGENT_ISOLATION_DIR, "TmpfsOptions", "SizeBytes",
+                                             (json_int_t)ISOLATION_BYTES, "Mode", ISOLATION_MODE));
     for (i = 0; i < d->binds.len && rc == 0; i++)
         rc = json_array_append_new(list, make_mount(&d->binds.items[i]));
     for (i = 0; i < spec->n_mounts && rc == 0; i++)
@@ -59,27 +69,42 @@ static json_t *make_mounts(const struct docker *d, const struct docker_parts *pa
 
 /* ---- security and limits ---- */
 
-static json_t *make_security(const struct docker *d)
+/* Isolation needs mounts, which AppArmor's default profile refuses; the engine's own filter of system calls
+ * goes by the capability. Nothing else is loosened: paths of /proc stay masked, and the agent keeps the
+ * capability to itself (AGENT_ARG_ISOLATION). */
+static json_t *make_security(const struct docker *d, const struct runtime_spec *spec)
 {
+    const char *apparmor = spec->isolation ? "unconfined" : d->cfg.apparmor_profile;
     json_t *list = json_array();
 
     if (d->cfg.no_new_privileges)
         (void)json_array_append_new(list, json_string("no-new-privileges=true"));
     if (d->seccomp)
         (void)json_array_append_new(list, json_string(d->seccomp));
-    if (d->cfg.apparmor_profile && *d->cfg.apparmor_profile)
-        (void)json_array_append_new(list, json_sprintf("apparmor=%s", d->cfg.apparmor_profile));
+    if (apparmor && *apparmor)
+        (void)json_array_append_new(list, json_sprintf("apparmor=%s", apparmor));
     return list;
 }
 
-static json_t *make_cap_drop(const struct docker *d)
+static bool is_admin(const char *cap)
+{
+    return strcasecmp(cap, "SYS_ADMIN") == 0 || strcasecmp(cap, "CAP_SYS_ADMIN") == 0;
+}
+
+static json_t *make_cap_drop(const struct docker *d, const struct runtime_spec *spec)
 {
     json_t *list = json_array();
     const char *const *cap;
 
     for (cap = d->cfg.drop_capabilities; cap && *cap; cap++)
-        (void)json_array_append_new(list, json_string(*cap));
+        if (!spec->isolation || !is_admin(*cap))
+            (void)json_array_append_new(list, json_string(*cap));
     return list;
+}
+
+static int add_capabilities(json_t *host, const struct runtime_spec *spec)
+{
+    return spec->isolation ? json_object_set_new(host, "CapAdd", json_pack("[s]", "SYS_ADMIN")) : 0;
 }
 
 static json_t *make_log(const struct docker *d)
@@ -143,14 +168,24 @@ static json_t *make_host(const struct docker *d, const struct docker_parts *part
         json_pack("{s:s, s:{s:[{s:s, s:s}]}, s:o, s:o, s:o, s:b, s:b, s:o}", "NetworkMode",
                   network_name(d->network), "PortBindings", AGENT_PORT_TEXT, "HostIp", publish,
                   "HostPort", "", "Mounts", make_mounts(d, parts, spec), "CapDrop",
-                  make_cap_drop(d), "SecurityOpt", make_security(d), "ReadonlyRootfs",
+                  make_cap_drop(d, spec), "SecurityOpt", make_security(d, spec), "ReadonlyRootfs",
                   d->cfg.read_only_root, "Init", 0, "LogConfig", make_log(d));
 
-    if (host && add_limits(host, d, spec) < 0) {
+    if (host && (add_limits(host, d, spec) < 0 || add_capabilities(host, spec) < 0)) {
         json_decref(host);
         return NULL;
     }
     return host;
+}
+
+static json_t *make_command(const struct runtime_spec *spec)
+{
+    json_t *list = json_pack("[s, s+, s+]", AGENT_ARG_HELD, AGENT_ARG_ID, spec->id,
+                             AGENT_ARG_CLAIM_SHA256, spec->claim_sha256);
+
+    if (spec->isolation)
+        (void)json_array_append_new(list, json_string(AGENT_ARG_ISOLATION));
+    return list;
 }
 
 /* Constant but for ids, names, mounts and limits: nothing secret, no environment. The image's health
@@ -158,9 +193,8 @@ static json_t *make_host(const struct docker *d, const struct docker_parts *part
 json_t *spec_body(const struct docker *d, const struct docker_parts *parts,
                   const struct runtime_spec *spec, const char *image)
 {
-    return json_pack("{s:s, s:[s], s:[s, s+, s+], s:{s:{}}, s:{s:[s]}, s:o, s:o}", "Image", image,
-                     "Entrypoint", AGENT_PATH, "Cmd", AGENT_ARG_HELD, AGENT_ARG_ID, spec->id,
-                     AGENT_ARG_CLAIM_SHA256, spec->claim_sha256, "ExposedPorts", AGENT_PORT_TEXT,
-                     "Healthcheck", "Test", "NONE", "Labels", make_labels(d, spec), "HostConfig",
-                     make_host(d, parts, spec));
+    return json_pack("{s:s, s:[s], s:o, s:{s:{}}, s:{s:[s]}, s:o, s:o}", "Image", image,
+                     "Entrypoint", AGENT_PATH, "Cmd", make_command(spec), "ExposedPorts",
+                     AGENT_PORT_TEXT, "Healthcheck", "Test", "NONE", "Labels", make_labels(d, spec),
+                     "HostConfig", make_host(d, parts, spec));
 }

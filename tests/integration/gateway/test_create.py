@@ -85,7 +85,6 @@ BAD_FIELDS = [
     ({"extensions": {"poolRef": "p"}}, "SANDBOX::UNSUPPORTED_POOL_REF", "poolRef"),
     ({"extensions": {"poolRef": "p"}, "image": ..., "entrypoint": ...}, "SANDBOX::UNSUPPORTED_POOL_REF", "poolRef"),
     ({"extensions": {"access.renew.extend.seconds": "299"}}, INVALID, "access.renew.extend.seconds"),
-    ({"extensions": {"bootstrap.execd.isolation": "enable"}}, INVALID, "bootstrap.execd.isolation"),
     ({"lifecycle": {"preStop": {}}}, INVALID, "preStop"),
     ({"lifecycle": {"preStart": {"command": []}}}, INVALID, "lifecycle.preStart.command"),
     ({"lifecycle": {"preStart": {"command": ["a"], "timeoutSeconds": 10801}}}, INVALID, "timeoutSeconds"),

@@ -99,8 +99,6 @@ static void refuses_and_names_the_field(void **state)
           "access.renew.extend.seconds", NULL },
         { "{" IMG "," ENTRY ",\"extensions\":{\"access.renew.extend.seconds\":\"86401\"}}",
           "access.renew.extend.seconds", NULL },
-        { "{" IMG "," ENTRY ",\"extensions\":{\"bootstrap.execd.isolation\":\"enable\"}}",
-          "bootstrap.execd.isolation", "SANDBOX::INVALID_PARAMETER" },
         { "{" IMG "," ENTRY ",\"snapshotId\":\"s\"}", "Exactly one", "SANDBOX::INVALID_PARAMETER" },
         { "{" IMG "," ENTRY ",\"resourceRequests\":{\"cpu\":1}}", "resourceRequests.cpu", NULL },
         { "{\"templateId\":\"t\"}", "templateId", "SANDBOX::API_NOT_SUPPORTED" },
