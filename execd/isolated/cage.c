@@ -279,11 +279,15 @@ static int borrow_network(void)
     return rc;
 }
 
-/* Without its loopback interface a network of one's own is one all the same. */
-static void open_loopback(void)
+/* Of the keeper, which everything else comes from. Without its loopback interface a network of one's own is
+ * one all the same. */
+static int own_network(struct err *e)
 {
+    if (unshare(CLONE_NEWNET) < 0)
+        return err_sys(e, errno, "cannot make namespaces (net)");
     if (loopback_up() < 0)
         (void)borrow_network();
+    return 0;
 }
 
 /* Until the program ends: with init everything else in the cage ends. */
@@ -313,8 +317,6 @@ static int init_main(const struct cage *c, char *const *env, const sigset_t *set
     (void)prctl(PR_SET_NAME, "isolated-init");
     if (cage_build(c, &e) < 0)
         return fail(&e);
-    if (c->own_net)
-        open_loopback();
     program = fork();
     if (program < 0) {
         (void)err_sys(&e, errno, "start a process");
@@ -391,8 +393,11 @@ int cage_main(char *const *argv)
     (void)prctl(PR_SET_PDEATHSIG, SIGUSR1);
     if (c.parent && getppid() != c.parent)
         return CAGE_FAILED;
-    init = clone_self(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
-                      (c.own_net ? CLONE_NEWNET : 0));
+    if (c.own_net && own_network(&e) < 0) {
+        name_refused(&e);
+        return fail(&e);
+    }
+    init = clone_self(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS);
     if (init < 0) {
         name_refused(&e);
         return fail(&e);
