@@ -34,7 +34,7 @@ enum cage_mode {
 
 struct cage_mount {
     enum cage_mode mode;
-    const char *source; /* absolute; seen from outside */
+    const char *source; /* absolute, without links; seen from outside */
     const char *dest;   /* absolute; inside */
 };
 

@@ -330,7 +330,7 @@ static int open_sources(struct builder *b, struct err *e)
     size_t i;
 
     for (i = 0; i < b->c->n_mounts; i++) {
-        b->sources[i] = open(b->c->mounts[i].source, O_PATH | O_CLOEXEC);
+        b->sources[i] = open2(AT_FDCWD, b->c->mounts[i].source, RESOLVE_NO_SYMLINKS, 0);
         if (b->sources[i] < 0)
             return err_sys(e, errno, "open %.200s", b->c->mounts[i].source);
     }

@@ -10,10 +10,11 @@
 /* In single quotes nothing but a quote is special. */
 static int put_quoted(struct buf *b, const char *text)
 {
+    const char *end = text + strlen(text);
     const char *quote;
     int rc = buf_puts(b, "'");
 
-    for (; rc == 0 && (quote = strchr(text, '\'')); text = quote + 1)
+    for (; rc == 0 && (quote = memchr(text, '\'', (size_t)(end - text))); text = quote + 1)
         rc = buf_append(b, text, (size_t)(quote - text)) < 0 ? -1 : buf_puts(b, "'\\''");
     return rc < 0 || buf_puts(b, text) < 0 ? -1 : buf_puts(b, "'");
 }

@@ -68,6 +68,19 @@ bool plan_path_clean(const char *path)
     return strcmp(copy, path) == 0;
 }
 
+/* path is what it is about, at where it leads. */
+static int check_place(const char *what, const char *path, const char *at, struct err *e)
+{
+    size_t i;
+
+    if (strcmp(at, "/") == 0 || strcmp(at, "/run") == 0)
+        return refuse(e, what, path, "cannot be a mount of a session");
+    for (i = 0; i < ARRAY_LEN(reserved); i++)
+        if (below(at, reserved[i]) || below(reserved[i], at))
+            return refuse(e, what, path, "the session has its own, or it is the agent's");
+    return 0;
+}
+
 static int check_dest(const struct cage *c, const char *what, const char *path, struct err *e)
 {
     size_t i;
@@ -75,11 +88,8 @@ static int check_dest(const struct cage *c, const char *what, const char *path, 
     if (!plan_path_clean(path))
         return refuse(e, what, path,
                       "must be absolute, without \".\", \"..\" or a slash at the end");
-    if (strcmp(path, "/") == 0 || strcmp(path, "/run") == 0)
-        return refuse(e, what, path, "cannot be a mount of a session");
-    for (i = 0; i < ARRAY_LEN(reserved); i++)
-        if (below(path, reserved[i]) || below(reserved[i], path))
-            return refuse(e, what, path, "the session has its own, or it is the agent's");
+    if (check_place(what, path, path, e) < 0)
+        return -1;
     for (i = 0; i < c->n_mounts; i++)
         if (strcmp(c->mounts[i].dest, path) == 0)
             return refuse(e, what, path, "is mounted twice");
@@ -118,6 +128,7 @@ static int make_workspace(const struct plan *p, const char *path, struct err *e)
 
 static int take_mounts(struct plan *p, const struct plan_req *rq, struct err *e)
 {
+    char source[PATH_MAX];
     size_t i;
 
     if (!rq->n_mounts)
@@ -125,8 +136,12 @@ static int take_mounts(struct plan *p, const struct plan_req *rq, struct err *e)
     for (i = 0; i < rq->n_mounts; i++) {
         const struct plan_mount *m = &rq->mounts[i];
 
-        if (check_dest(&p->cage, "path", m->path, e) < 0 || make_workspace(p, m->path, e) < 0 ||
-            add_mount(p, m->mode, m->path, m->path, e) < 0)
+        if (check_dest(&p->cage, "path", m->path, e) < 0 || make_workspace(p, m->path, e) < 0)
+            return -1;
+        if (!realpath(m->path, source)) /* what another session put there may be a link */
+            return unseen(e, "path", m->path);
+        if (check_place("path", m->path, source, e) < 0 ||
+            add_mount(p, m->mode, source, m->path, e) < 0)
             return -1;
     }
     p->cage.cwd = p->cage.mounts[0].dest;

@@ -515,6 +515,7 @@ def test_binds(agent, workspace, tmp_path):
     ({"overlays": [{"path": "/tmp"}, {"path": "/tmp"}]}, "RUNTIME_ERROR"),
     ({"overlays": [{"path": "/tmp", "mode": "rw", "persist": True}]}, "RUNTIME_ERROR"),
     ({"overlays": [{"path": f"/tmp/sandgate-none/{i}"} for i in range(17)]}, "INVALID_REQUEST_BODY"),
+    ({"workspace": {"path": "/proc/self/root"}}, "RUNTIME_ERROR"),
     ({"workspace": {"path": "/tmp"}, "profile": "x"}, "RUNTIME_ERROR"),
     ({"workspace": {"path": "/tmp"}, "uid_mode": "x"}, "RUNTIME_ERROR"),
     ({"workspace": {"path": "/tmp"}, "uid": -1}, "INVALID_REQUEST_BODY"),
@@ -523,6 +524,25 @@ def test_binds(agent, workspace, tmp_path):
 ])
 def test_bad_creates(agent, body, code):
     assert code_of(agent.request("POST", "/v1/isolated/session", body)) == (400, code)
+
+
+@needs_root
+def test_links_lead_nowhere(agent, workspace, tmp_path):
+    for where in ("/", "/proc/sys", "/var/lib", "/dev"):
+        link = tmp_path / f"link{where.replace('/', '-')}"
+        link.symlink_to(where)
+        reply = agent.request("POST", "/v1/isolated/session", {"workspace": {"path": str(link)}})
+        assert code_of(reply) == (400, "RUNTIME_ERROR"), (where, reply.data)
+    (tmp_path / "link").symlink_to(workspace)
+    session = Session(agent, tmp_path / "link")
+    assert session.lines("cat f; echo x >g") == ["old"] and (workspace / "g").exists()
+    # a link that the session makes shows what the session sees
+    (tmp_path / "outside").write_text("secret\n")  # below /tmp, which the session has of its own
+    session.lines(f"ln -s {tmp_path}/outside a; echo mine >/tmp/mine; ln -s /tmp/mine b")
+    assert session.call("GET", "/files/download", path=f"{workspace}/a").status == 404
+    assert session.call("GET", "/files/download", path=f"{tmp_path}/link/a").status == 404
+    assert session.call("GET", "/files/download", path=f"{tmp_path}/link/b").data == b"mine\n"
+    assert not os.path.exists("/tmp/mine")
 
 
 @needs_root

@@ -23,7 +23,11 @@ static void held(void **state)
     (void)state;
     assert_int_equal(PARSE(&o, &e, "--held", "--id=x", "--claim-sha256=" HASH), 0);
     assert_true(o.held);
+    assert_false(o.isolation);
     assert_string_equal(o.id, "x");
+    assert_int_equal(PARSE(&o, &e, "--held", "--id=x", "--claim-sha256=" HASH, AGENT_ARG_ISOLATION),
+                     0);
+    assert_true(o.isolation);
     assert_int_equal(o.port, AGENT_PORT);
     assert_int_equal(o.level, LOG_WARN);
     assert_int_equal(PARSE(&o, &e, "--held", "--claim-sha256=" HASH), -1);

@@ -430,6 +430,13 @@ static void keeps_only_the_extensions_that_are_echoed(void **state)
     assert_int_equal(json_object_size(rq.extensions), 1);
     assert_non_null(json_object_get(rq.extensions, "opensandbox.extensions.x"));
     assert_int_equal(rq.renew_s, 300);
+    assert_false(rq.isolation);
+    json_decref(doc);
+    assert_int_equal(decode("{" IMG "," ENTRY
+                            ",\"extensions\":{\"bootstrap.execd.isolation\":\"enable\"}}",
+                            &doc, &rq, &e),
+                     0);
+    assert_true(rq.isolation);
     json_decref(doc);
 }
 

@@ -50,6 +50,33 @@ static void mounts_are_bound_or_named(void **state)
     assert_null(strstr(body, "\"Binds\"")); /* those would make what is missing */
 }
 
+/* The capability, mounts for AppArmor, a place for upper layers; nothing else is loosened. */
+static void isolation_is_asked_for(void **state)
+{
+    static const char *const drop[] = { "NET_RAW", "CAP_SYS_ADMIN", NULL };
+    struct fixture *x = *state;
+    struct runtime_spec spec = full_spec();
+    char body[8192];
+
+    x->cfg.drop_capabilities = drop;
+    x->cfg.no_new_privileges = true;
+    x->cfg.apparmor_profile = "box";
+    assert_int_equal(reopen(x), 0);
+    prepare(x);
+    spec.isolation = true;
+    assert_int_equal(start_spec(x, &spec), 0);
+    created_body(x, body, sizeof(body));
+    assert_contains(body, "\"CapAdd\":[\"SYS_ADMIN\"]");
+    assert_contains(body, "\"CapDrop\":[\"NET_RAW\"]");
+    assert_contains(body, "\"SecurityOpt\":[\"no-new-privileges=true\",\"apparmor=unconfined\"]");
+    assert_contains(body, "\"Target\":\"/var/lib/execd/isolation\",\"TmpfsOptions\":{\"SizeBytes\":"
+                          "8589934592,\"Mode\":493}");
+    assert_contains(body, "\"--isolation\"]");
+    assert_null(strstr(body, "seccomp"));
+    assert_null(strstr(body, "MaskedPaths"));
+    assert_null(strstr(body, "Privileged"));
+}
+
 static void the_operators_binds_are_in_every_sandbox(void **state)
 {
     static const char *const binds[] = { "/etc/ca:/etc/ca:ro", "cache:/cache", "/:/host:rw", NULL };
@@ -434,6 +461,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(mounts_are_bound_or_named),
+        TEST(isolation_is_asked_for),
         TEST(the_operators_binds_are_in_every_sandbox),
         TEST(bad_binds_are_refused_at_the_start),
         cmocka_unit_test(binds_have_a_limit),
