@@ -40,7 +40,7 @@ int main(int argc, char **argv)
     }
     if (opt.help || opt.version) {
         (void)fputs(opt.help ? options_usage : "execd " SANDGATE_VERSION "\n", stdout);
-        return 0;
+        return fflush(stdout) == 0 ? 0 : 1;
     }
     log_set_level(opt.level);
     jx_init();

@@ -308,13 +308,17 @@ static int tend(pid_t program, const sigset_t *set)
     }
 }
 
-static int init_main(const struct cage *c, char *const *env, const sigset_t *set)
+/* go: a byte comes when the keeper has told the agent who this is; the end, when it is gone. */
+static int init_main(const struct cage *c, char *const *env, const sigset_t *set, int go)
 {
     struct err e = { 0 };
     pid_t program;
+    char byte;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)prctl(PR_SET_NAME, "isolated-init");
+    if (read(go, &byte, 1) != 1)
+        return CAGE_FAILED;
     if (cage_build(c, &e) < 0)
         return fail(&e);
     program = fork();
@@ -379,9 +383,40 @@ static int keep(const struct cage *c, pid_t init, const sigset_t *set)
     }
 }
 
-int cage_main(char *const *argv)
+/* Starts init and tells the agent about it, then init. */
+static pid_t start_init(const struct cage *c, const sigset_t *set, struct err *e)
 {
     struct cage_report report;
+    int fds[2];
+    pid_t init;
+
+    if (pipe2(fds, O_CLOEXEC) < 0) {
+        (void)err_sys(e, errno, "make a pipe");
+        return -1;
+    }
+    AUTO_FD int rd = fds[0];
+    AUTO_FD int wr = fds[1];
+
+    init = clone_self(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS);
+    if (init < 0) {
+        name_refused(e);
+        return -1;
+    }
+    if (init == 0) {
+        (void)close(wr);
+        if (c->report)
+            (void)close(c->report);
+        _exit(init_main(c, environ, set, rd));
+    }
+    report = (struct cage_report){ init };
+    if (c->report)
+        (void)!pwrite(c->report, &report, sizeof(report), 0);
+    (void)!write(wr, "", 1);
+    return init;
+}
+
+int cage_main(char *const *argv)
+{
     struct cage c;
     struct err e = { 0 };
     sigset_t set;
@@ -394,22 +429,13 @@ int cage_main(char *const *argv)
     if (c.parent && getppid() != c.parent)
         return CAGE_FAILED;
     if (c.own_net && own_network(&e) < 0) {
+        errno = e.sys;
         name_refused(&e);
         return fail(&e);
     }
-    init = clone_self(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS);
-    if (init < 0) {
-        name_refused(&e);
+    init = start_init(&c, &set, &e);
+    if (init < 0)
         return fail(&e);
-    }
-    if (init == 0) {
-        if (c.report)
-            (void)close(c.report);
-        _exit(init_main(&c, environ, &set));
-    }
-    report = (struct cage_report){ init };
-    if (c.report)
-        (void)!pwrite(c.report, &report, sizeof(report), 0);
     close_output();
     return keep(&c, init, &set);
 }
