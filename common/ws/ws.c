@@ -7,6 +7,8 @@
 #include "common/http/http.h"
 #include "common/json/utf8.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -379,6 +381,16 @@ void ws_process(struct ws *ws)
         buf_free(&ws->in);
 }
 
+/* Servers send small messages with Nagle's algorithm on: each waits for the acknowledgement of the one before, which
+ * the kernel would hold back for 40 ms. It forgets the wish, so it is said with each read. */
+static void acknowledge(const struct ws *ws)
+{
+    int one = 1;
+
+    if (!ws->server)
+        (void)setsockopt(ws->watch.fd, IPPROTO_TCP, TCP_QUICKACK, &one, sizeof(one));
+}
+
 static void receive(struct ws *ws)
 {
     int round;
@@ -409,6 +421,8 @@ static void receive(struct ws *ws)
     }
     if (!ws->in.len)
         buf_free(&ws->in);
+    if (ws->state != WS_DEAD)
+        acknowledge(ws);
     ws_watch(ws);
 }
 
@@ -519,6 +533,8 @@ static void on_timer(struct loop_timer *t)
         ws->pinged_mono_ms = now;
         if (ws->state == WS_OPEN)
             send_control(ws, WS_PING, NULL, 0);
+        if (ws->state == WS_OPEN && ws->paused) /* the peer's Pings are not read */
+            send_control(ws, WS_PONG, NULL, 0);
     }
     ws_arm(ws);
 }

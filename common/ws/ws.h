@@ -63,7 +63,8 @@ int ws_send(struct ws *ws, unsigned kind, const void *head, size_t head_len, con
             size_t len);
 size_t ws_queued(const struct ws *ws); /* bytes that wait to be sent */
 size_t ws_room(const struct ws *ws);   /* bytes that are not refused now; 0: none */
-/* No message comes while paused; neither does the peer's Close. */
+/* No message comes while paused; neither does the peer's Close. With each of our Pings goes an unasked Pong (RFC
+ * 6455 section 5.5.3) then, so that a peer that waits for answers to its own does not give us up. */
 void ws_pause(struct ws *ws, bool on);
 /* Sends what is queued, then Close; messages that come meanwhile are dropped. reason: valid UTF-8, cut at
  * WS_REASON_MAX bytes. within_ms: cut after that, whatever is not through; 0: the options' times decide. */

@@ -267,6 +267,15 @@ static void a_silent_peer_is_dead(void **state)
     assert_contains(a.reason, "does not answer");
 }
 
+static void a_paused_end_shows_that_it_lives(void **state)
+{
+    (void)state;
+    open_raw(&(struct ws_options){ .ping_ms = 10 });
+    ws_pause(a.ws, true);
+    SEND_RAW("\x89\x80mask"); /* is not read */
+    EXPECT_RAW("\x89\x00\x8a\x00\x89\x00\x8a\x00");
+}
+
 static void pongs_keep_it_alive(void **state)
 {
     int64_t until = clock_mono_ms() + 300;
@@ -355,6 +364,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(both_ways),
         CASE(a_ping_is_answered_between_parts),
+        CASE(a_paused_end_shows_that_it_lives),
         CASE(what_breaks_the_rules_is_closed),
         CASE(a_peer_that_goes_without_a_word),
         CASE(a_full_queue_refuses_and_tells),
