@@ -11,6 +11,7 @@
 #include "execd/api/api.h"
 #include "execd/code/contexts.h"
 #include "execd/code/embedded.h"
+#include "execd/code/jupyter.h"
 #include "execd/code/probe.h"
 #include "execd/exec/hooks.h"
 #include "execd/exec/launch.h"
@@ -31,10 +32,11 @@
 
 #define LIFECYCLE_VAR "OPENSANDBOX_LIFECYCLE"
 
-/* The agent's own: no child sees them. EXECD_ENVS stays, the SDK's set_env needs it. */
+/* The agent's own: no child sees them, nor JUPYTER_HOST and JUPYTER_TOKEN, which the entrypoint alone gets: in
+ * the official image it starts the server that they name. EXECD_ENVS stays, the SDK's set_env needs it. */
 static const char *const own_vars[] = {
-    "EXECD_ACCESS_TOKEN", "JUPYTER_HOST",           "JUPYTER_TOKEN",      "EXECD_ISOLATION_CONFIG",
-    LIFECYCLE_VAR,        "EXECD_LIFECYCLE_CONFIG", "EXECD_RUNTIME_INIT",
+    "EXECD_ACCESS_TOKEN",     "EXECD_ISOLATION_CONFIG", LIFECYCLE_VAR,
+    "EXECD_LIFECYCLE_CONFIG", "EXECD_RUNTIME_INIT",
 };
 
 /* ---- the end ---- */
@@ -110,16 +112,42 @@ static int base_default(struct app *app, const char *name, const char *value)
     return env_get(&app->base, name) ? 0 : env_set(&app->base, name, value);
 }
 
-static bool names_jupyter(const struct env *v)
+static int take_var(struct env *from, const char *name, char **out)
 {
-    return env_get(v, "JUPYTER_HOST") || env_get(v, "JUPYTER_PORT");
+    const char *value = env_get(from, name);
+    char *copy = value ? strdup(value) : NULL;
+
+    if (value && !copy)
+        return -1;
+    if (value) {
+        free(*out);
+        *out = copy;
+    }
+    env_unset(from, name);
+    return 0;
+}
+
+int app_take_jupyter(struct app *app, struct err *e)
+{
+    if (take_var(&app->base, "JUPYTER_HOST", &app->jupyter_host) < 0 ||
+        take_var(&app->base, "JUPYTER_TOKEN", &app->jupyter_token) < 0)
+        return err_nomem(e);
+    return 0;
+}
+
+static int hide_own(struct app *app, struct err *e)
+{
+    size_t i;
+
+    for (i = 0; i < ARRAY_LEN(own_vars); i++)
+        env_unset(&app->base, own_vars[i]);
+    return app_take_jupyter(app, e);
 }
 
 static int read_environment(struct app *app, char *const *from, struct err *e)
 {
     const char *token = app->opt.access_token;
     const char *mode;
-    size_t i;
 
     if (env_put_all(&app->base, from) < 0)
         return err_nomem(e);
@@ -128,9 +156,8 @@ static int read_environment(struct app *app, char *const *from, struct err *e)
     if (token && strlen(token) > APP_TOKEN_MAX)
         return err_set(e, ERRC_INVALID, "the access token is longer than %d bytes", APP_TOKEN_MAX);
     (void)snprintf(app->token, sizeof(app->token), "%s", token ? token : "");
-    app->jupyter = names_jupyter(&app->base);
-    for (i = 0; i < ARRAY_LEN(own_vars); i++)
-        env_unset(&app->base, own_vars[i]);
+    if (hide_own(app, e) < 0)
+        return -1;
     if (base_default(app, "EXECD_ENVS", AGENT_ENV_FILE) < 0 ||
         base_default(app, "PATH", LAUNCH_PATH) < 0 || base_default(app, "LANG", "C.UTF-8") < 0 ||
         (*app->opt.id && env_set(&app->base, "OPENSANDBOX_ID", app->opt.id) < 0))
@@ -141,13 +168,27 @@ static int read_environment(struct app *app, char *const *from, struct err *e)
     return 0;
 }
 
-static int open_contexts(struct app *app, struct err *e)
+static const char *first_of(const char *a, const char *b)
 {
-    struct contexts_req rq = { .loop = app->loop, .runs = app->runs, .ops = &embedded_ops };
+    return a ? a : b ? b : "";
+}
 
-    app->kernels = embedded_new(app->loop, app->signals, &app->base, e);
+int app_open_code(struct app *app, struct err *e)
+{
+    const char *host = first_of(app->opt.jupyter_host, app->jupyter_host);
+    const char *token = first_of(app->opt.jupyter_token, app->jupyter_token);
+    struct contexts_req rq = { .loop = app->loop, .runs = app->runs };
+
+    rq.ops = &embedded_ops;
     rq.provider = app->kernels;
-    app->contexts = app->kernels ? contexts_new(&rq, e) : NULL;
+    if (*host) {
+        app->jupyter = jupyter_new(app->loop, host, token, e);
+        if (!app->jupyter)
+            return -1;
+        rq.ops = &jupyter_ops;
+        rq.provider = app->jupyter;
+    }
+    app->contexts = contexts_new(&rq, e);
     return app->contexts ? 0 : -1;
 }
 
@@ -189,7 +230,8 @@ static int open_loop(struct app *app, struct err *e)
         on_late, app, e);
     app->ptys = app->watchdog ? ptys_new(app->loop, app->signals, &app->base, e) : NULL;
     app->jobs = app->sessions && app->ptys ? jobs_new(APP_WORKERS, APP_JOBS_MAX, e) : NULL;
-    return app->jobs && open_contexts(app, e) == 0 && open_isolated(app, e) == 0 ? 0 : -1;
+    app->kernels = app->jobs ? embedded_new(app->loop, app->signals, &app->base, e) : NULL;
+    return app->kernels && open_isolated(app, e) == 0 ? 0 : -1;
 }
 
 static int open_server(struct app *app, struct err *e)
@@ -326,7 +368,10 @@ void app_open_probe(struct app *app)
 {
     struct err e = { 0 };
 
-    if (app->jupyter || names_jupyter(&app->base) || !embedded_has(app->kernels, "python"))
+    if (env_get(&app->base, "JUPYTER_PORT"))
+        return;
+    if (app->jupyter ? jupyter_is_local(app->jupyter, PROBE_PORT)
+                     : !embedded_has(app->kernels, "python"))
         return;
     app->probe = probe_new(app->loop, PROBE_PORT, &e);
     if (!app->probe)
@@ -340,6 +385,9 @@ int app_start_entrypoint(struct app *app, const char *const *argv, size_t n, str
     struct spawn_req sp;
 
     if (env_put_all(&l.env, app->base.vars) < 0)
+        return err_nomem(e);
+    if ((app->jupyter_host && env_set(&l.env, "JUPYTER_HOST", app->jupyter_host) < 0) ||
+        (app->jupyter_token && env_set(&l.env, "JUPYTER_TOKEN", app->jupyter_token) < 0))
         return err_nomem(e);
     if (launch_find(&l, &rq, &app->base, e) < 0)
         return err_wrap(e, "entrypoint");
@@ -385,12 +433,15 @@ void app_free(struct app *app)
     app->server = NULL;
     if (app->leaving)
         send_last_answers(app);
+    jupyter_free(app->jupyter);
     proxy_free(app->proxy);
     watchdog_free(app->watchdog);
     supervisor_free(app->supervisor);
     signals_free(app->signals);
     loop_free(app->loop);
     env_free(&app->base);
+    free(app->jupyter_host);
+    free(app->jupyter_token);
     explicit_bzero(app->token, sizeof(app->token));
     free(app);
 }

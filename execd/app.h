@@ -45,9 +45,12 @@ struct app {
     struct proxy *proxy;
     struct runs *runs;
     struct sessions *sessions;
+    char *jupyter_host;  /* of the environment, for the entrypoint as well; NULL: none */
+    char *jupyter_token; /* likewise */
     struct embedded *kernels;
-    struct contexts *contexts;
-    struct probe *probe; /* NULL: not wanted here */
+    struct jupyter *jupyter;   /* NULL: the sandbox names no Jupyter server */
+    struct contexts *contexts; /* once open */
+    struct probe *probe;       /* NULL: not wanted here */
     struct ptys *ptys;
     struct isolated *isolated;
     struct supervisor *supervisor;
@@ -64,7 +67,6 @@ struct app {
     enum app_state state;
     unsigned umask;
     int exit_status;
-    bool jupyter;       /* the sandbox names a Jupyter server */
     bool leaving;       /* from here on private to app.c */
     struct start start; /* of classic mode */
     struct loop_hook flush;
@@ -80,6 +82,10 @@ void app_free(struct app *app);
 
 /* Ends the agent with this status once the answers under way are out. */
 void app_leave(struct app *app, int status);
+/* Takes JUPYTER_HOST and JUPYTER_TOKEN out of the base, where no child but the entrypoint may see them. */
+int app_take_jupyter(struct app *app, struct err *e);
+/* When the sandbox opens, before the entrypoint: which kernels run code. */
+int app_open_code(struct app *app, struct err *e);
 /* Once the sandbox is open: listens where the code interpreter's client looks for a Jupyter server, if
  * there is none and the image has a python of its own. */
 void app_open_probe(struct app *app);

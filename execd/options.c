@@ -9,11 +9,14 @@
 #include <string.h>
 
 const char options_usage[] =
-    "usage: execd [--port=N] [--access-token=T] [--log-level=0..7] [--init -- PROGRAM [ARG...]]\n"
+    "usage: execd [--port=N] [--access-token=T] [--log-level=0..7] [--jupyter-host=URL]\n"
+    "             [--jupyter-token=T] [--init -- PROGRAM [ARG...]]\n"
     "       execd --held --id=ID --claim-sha256=HEX [--port=N] [--isolation]\n"
     "The agent inside a sandbox. It serves its API on the port (44772); a held agent serves\n"
     "nothing but /ping until it is claimed. EXECD_ACCESS_TOKEN is the token when none is given\n"
-    "here, EXECD_ENVS the env file, OPENSANDBOX_LIFECYCLE the hooks (JSON; not of a held agent).\n"
+    "here, JUPYTER_HOST and JUPYTER_TOKEN the Jupyter server whose kernels run code (none: those of\n"
+    "the agent itself), EXECD_ENVS the env file, OPENSANDBOX_LIFECYCLE the hooks (JSON; not of a\n"
+    "held agent).\n"
     "--isolation keeps CAP_SYS_ADMIN to isolated sessions: no other program gets it.\n";
 
 enum flag {
@@ -28,6 +31,8 @@ enum flag {
     FLAG_TOKEN,
     FLAG_LEVEL,
     FLAG_GRACE,
+    FLAG_JUPYTER_HOST,
+    FLAG_JUPYTER_TOKEN,
     FLAG_IGNORED,      /* upstream's, with a value */
     FLAG_IGNORED_BARE, /* upstream's, without */
 };
@@ -47,8 +52,8 @@ static const struct {
     { "access-token", FLAG_TOKEN },
     { "log-level", FLAG_LEVEL },
     { "deadline-grace-ms", FLAG_GRACE },
-    { "jupyter-host", FLAG_IGNORED },
-    { "jupyter-token", FLAG_IGNORED },
+    { "jupyter-host", FLAG_JUPYTER_HOST },
+    { "jupyter-token", FLAG_JUPYTER_TOKEN },
     { "graceful-shutdown-timeout", FLAG_IGNORED },
     { "jupyter-idle-poll-interval", FLAG_IGNORED },
     { "isolation-config", FLAG_IGNORED },
@@ -104,6 +109,12 @@ static int set_value(enum flag f, const char *value, struct options *out, struct
         return 0;
     case FLAG_TOKEN:
         out->access_token = value;
+        return 0;
+    case FLAG_JUPYTER_HOST:
+        out->jupyter_host = value;
+        return 0;
+    case FLAG_JUPYTER_TOKEN:
+        out->jupyter_token = value;
         return 0;
     case FLAG_LEVEL:
         return set_level(value, out, e);

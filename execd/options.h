@@ -20,6 +20,8 @@ struct options {
     int64_t deadline_grace_ms;     /* 0: WATCHDOG_GRACE_MS; other values are for tests */
     uint16_t port;                 /* 0: a free one, named in the log */
     const char *access_token;      /* NULL: not given here */
+    const char *jupyter_host;      /* NULL: not given here */
+    const char *jupyter_token;     /* NULL: not given here */
     const char *const *entrypoint; /* what follows "--" after --init; NULL: none */
     enum log_level level;
 };

@@ -22,7 +22,8 @@ static int begin(struct start *s, struct err *e)
 {
     struct app *app = s->app;
 
-    if (metrics_begin(app, e) < 0 || hooks_schedule(app->hooks, e) < 0 ||
+    if (metrics_begin(app, e) < 0 || app_open_code(app, e) < 0 ||
+        hooks_schedule(app->hooks, e) < 0 ||
         (s->n && app_start_entrypoint(app, s->argv, s->n, e) < 0))
         return fail(app, EXIT_NOT_STARTED, e);
     if (app->has_deadline)

@@ -93,6 +93,8 @@ static int take_env(struct app *app, const struct claim *c, struct err *e)
         if (env_set(&app->base, name, json_string_value(value)) < 0)
             return err_set(e, ERRC_INVALID, "env: more than %d variables", ENV_VARS_MAX);
     }
+    if (app_take_jupyter(app, e) < 0)
+        return -1;
     if (env_set(&app->base, "OPENSANDBOX_ID", app->opt.id) < 0)
         return err_nomem(e);
     if (c->line_endings && lines_parse(c->line_endings, &app->lines) < 0)
