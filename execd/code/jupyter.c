@@ -66,7 +66,8 @@ struct kernel {
     struct loop_timer soon;  /* pump */
     struct loop_timer retry; /* of the check */
     struct loop_timer quiet;
-    unsigned refs; /* the owner, and calls under way */
+    struct loop_timer watch; /* while code runs */
+    unsigned refs;           /* the owner, and calls under way */
 };
 
 /* ---- life and death ---- */
@@ -78,6 +79,7 @@ static void run_clear(struct kernel *k)
     k->run = (struct run){ 0 };
     k->verdict = NULL;
     loop_timer_clear(k->home->server.rest.loop, &k->quiet);
+    loop_timer_clear(k->home->server.rest.loop, &k->watch);
 }
 
 static void cur_clear(struct kernel *k)
@@ -186,6 +188,11 @@ static void arm_quiet(struct kernel *k)
     (void)loop_timer_set(k->home->server.rest.loop, &k->quiet, clock_mono_ms() + JUPYTER_QUIET_MS);
 }
 
+static void arm_watch(struct kernel *k, int ms)
+{
+    (void)loop_timer_set(k->home->server.rest.loop, &k->watch, clock_mono_ms() + ms);
+}
+
 static void send_run(struct kernel *k)
 {
     struct err e = { 0 };
@@ -196,6 +203,7 @@ static void send_run(struct kernel *k)
     }
     free(TAKE_PTR(k->run.code));
     k->run.sent = true;
+    arm_watch(k, JUPYTER_BEGIN_MS);
 }
 
 static void run_new(struct kernel *k, char *code)
@@ -255,7 +263,8 @@ static void on_retry(struct loop_timer *t)
     check_now(CONTAINER_OF(t, struct kernel, retry));
 }
 
-/* The kernel lives: connect for what waits, or say that what ran is out of sight. */
+/* The kernel lives: connect for what waits, or say that what ran is out of sight. With a connection nobody asked but
+ * the watch. */
 static void on_alive(struct kernel *k)
 {
     struct err e = { 0 };
@@ -268,7 +277,7 @@ static void on_alive(struct kernel *k)
                                     "its state"
                                   : "the code was not run");
         judge(k, "ConnectionLost", &e);
-    } else if (attach(k, &e) < 0) {
+    } else if (!k->channel && attach(k, &e) < 0) {
         judge(k, "ConnectionLost", &e);
     }
 }
@@ -278,6 +287,8 @@ static void on_unknown(struct kernel *k, const struct err *e)
 {
     int64_t now = clock_mono_ms();
 
+    if (k->channel) /* which has pings of its own */
+        return;
     if (e->code == ERRC_BUSY && now < k->check_until_mono_ms &&
         loop_timer_set(k->home->server.rest.loop, &k->retry, now + JUPYTER_RETRY_MS) == 0)
         return;
@@ -317,7 +328,7 @@ static void check_now(struct kernel *k)
     (void)snprintf(path, sizeof(path), "/api/kernels/%s", k->ids.kernel);
     k->check =
         rest_call(&k->home->server.rest, "GET", path, NULL, JUPYTER_LOST_MS, on_check, k, &e);
-    if (!k->check)
+    if (!k->check && !k->channel)
         judge(k, "ConnectionLost", &e);
 }
 
@@ -608,6 +619,16 @@ static void on_quiet(struct loop_timer *t)
     unref(k);
 }
 
+/* A server tells when it restarts a kernel, not when somebody shuts one down: it is asked. */
+static void on_watch(struct loop_timer *t)
+{
+    struct kernel *k = CONTAINER_OF(t, struct kernel, watch);
+
+    arm_watch(k, JUPYTER_WATCH_MS);
+    if (!k->held && !k->lost)
+        check_begin(k);
+}
+
 /* ---- verbs ---- */
 
 static int execute(struct kernel *k, const char *code, struct err *e)
@@ -725,6 +746,7 @@ static struct kernel *make_kernel(struct jupyter *j, const struct kernel_req *rq
     k->soon.on_fire = on_soon;
     k->retry.on_fire = on_retry;
     k->quiet.on_fire = on_quiet;
+    k->watch.on_fire = on_watch;
     (void)snprintf(k->language, sizeof(k->language), "%s", rq->language);
     j->n++;
     return k;
