@@ -282,14 +282,14 @@ static void on_alive(struct kernel *k)
     }
 }
 
-/* Nobody can say. */
-static void on_unknown(struct kernel *k, const struct err *e)
+/* Nobody can say; passes: it may be another one in a while. */
+static void on_unknown(struct kernel *k, bool passes, const struct err *e)
 {
     int64_t now = clock_mono_ms();
 
     if (k->channel) /* which has pings of its own */
         return;
-    if (e->code == ERRC_BUSY && now < k->check_until_mono_ms &&
+    if (passes && now < k->check_until_mono_ms &&
         loop_timer_set(k->home->server.rest.loop, &k->retry, now + JUPYTER_RETRY_MS) == 0)
         return;
     k->lost = false;
@@ -309,7 +309,7 @@ static void on_check(void *owner, const struct rest_answer *a, const struct err 
     else if (a && a->status != 404)
         (void)jupyter_refused(&k->home->server, a, &why);
     if (!a || why.code)
-        on_unknown(k, a ? &why : e);
+        on_unknown(k, !a, a ? &why : e);
     else if (a->status == 404)
         tell_death(k, "the Jupyter server does not know it any more; the server was restarted, or "
                       "the kernel was shut down");

@@ -162,6 +162,12 @@ static void on_failure(struct errand *t, bool passes, const struct err *e)
     finish(t, NULL, e);
 }
 
+/* Nobody listens, or a server that starts or ends cut the connection; a POST may have been heard, though. */
+static bool may_pass(const struct errand *t, const struct err *e)
+{
+    return e->code == ERRC_BUSY || (e->code == ERRC_BAD_GATEWAY && t->step == STEP_SPECS);
+}
+
 static void on_answer(void *owner, const struct rest_answer *a, const struct err *e)
 {
     struct errand *t = owner;
@@ -171,7 +177,7 @@ static void on_answer(void *owner, const struct rest_answer *a, const struct err
     if (a && (a->status < 200 || a->status > 299) && !(t->step == STEP_REMOVE && a->status == 404))
         (void)jupyter_refused(t->home, a, &why);
     if (e) {
-        on_failure(t, e->code == ERRC_BUSY && t->done, e);
+        on_failure(t, t->done && may_pass(t, e), e);
         return;
     }
     if (why.code) { /* the server cannot remove a kernel that it is restarting */

@@ -117,9 +117,9 @@ class Relay:
         while True:
             try:
                 client, _ = self.listener.accept()
-                server = socket.create_connection(("127.0.0.1", self.to))
             except OSError:
                 return
+            server = socket.create_connection(("127.0.0.1", self.to))
             self.pairs.append((client, server))
             for a, b in ((client, server), (server, client)):
                 threading.Thread(target=self.copy, args=(a, b), daemon=True).start()
@@ -135,13 +135,13 @@ class Relay:
 
     def cut(self):
         """Both ends of all connections; new ones are taken."""
-        for pair in self.pairs:
+        pairs, self.pairs = self.pairs, []
+        for pair in pairs:
             for s in pair:
                 try:
                     s.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     pass
-        self.pairs.clear()
 
     def close(self):
         self.listener.close()
