@@ -321,7 +321,7 @@ def test_a_claim_names_the_server(server, held):
 
 
 def test_working_directories(codes, tmp_path):
-    odd = tmp_path / "it's a \"dir\" $X 🎉"
+    odd = tmp_path / "it's a \"dir\" `x` 🎉"
     assert codes.run("import os; print(os.getcwd())", codes.context(cwd=str(odd))).out == f"{odd}\n"
     assert codes.sh("pwd", codes.context("bash", cwd=str(odd))).out == f"{odd}\n"
 
