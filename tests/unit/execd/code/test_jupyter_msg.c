@@ -1,6 +1,7 @@
 /* Kernel messages and the REST API's answers: what is read from them, and what is refused. */
 #include "tests/unit/test.h"
 
+#include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/base/loop.h"
 #include "common/base/macros.h"
@@ -101,9 +102,8 @@ static void states(void **state)
 /* Whatever is wrong with it, an error stays one. */
 static void errors(void **state)
 {
-    char *long_one = malloc(4 * JUPYTER_TEXT_MAX);
+    AUTO_BUF struct buf text = BUF_INIT(4 * JUPYTER_TEXT_MAX);
     size_t i;
-    int n;
 
     (void)state;
     assert_int_equal(
@@ -125,13 +125,12 @@ static void errors(void **state)
     assert_int_equal(parse(HEAD("execute_reply") "{\"status\":7}}"), 0);
     assert_int_equal(m.outcome, JUPYTER_FAILED);
     /* cut between characters */
-    n = sprintf(long_one, "%s{\"ename\":\"E\",\"evalue\":\"x", HEAD("error"));
+    (void)buf_printf(&text, "%s{\"ename\":\"E\",\"evalue\":\"x", HEAD("error"));
     for (i = 0; i < JUPYTER_TEXT_MAX; i++)
-        n += sprintf(long_one + n, "\xc3\xa9");
-    (void)strcpy(long_one + n, "\"}}");
-    assert_int_equal(parse(long_one), 0);
+        (void)buf_puts(&text, "\xc3\xa9");
+    assert_int_equal(buf_puts(&text, "\"}}"), 0);
+    assert_int_equal(parse(text.data), 0);
     assert_int_equal(strlen(m.evalue), JUPYTER_TEXT_MAX - 1);
-    free(long_one);
 }
 
 static void what_is_no_message(void **state)
@@ -148,9 +147,8 @@ static void what_is_no_message(void **state)
         "{\"header\":{\"msg_type\":5},\"content\":{}}",
         "{\"header\":{},\"content\":{},\"parent_header\":7}",
     };
-    char *many = malloc(2 * JUPYTER_VALUES_MAX + 256);
+    AUTO_BUF struct buf text = BUF_INIT(4 * JUPYTER_VALUES_MAX);
     size_t i;
-    int n;
 
     (void)state;
     for (i = 0; i < ARRAY_LEN(rows); i++)
@@ -159,13 +157,13 @@ static void what_is_no_message(void **state)
     for (i = 0; i < 2; i++) { /* at the limit, which the head counts towards, and one more */
         size_t commas = JUPYTER_VALUES_MAX - 9 + i;
 
-        n = sprintf(many, "%s{\"x\":[1", HEAD("comm_msg"));
+        buf_clear(&text);
+        (void)buf_printf(&text, "%s{\"x\":[1", HEAD("comm_msg"));
         for (; commas; commas--)
-            n += sprintf(many + n, ",1");
-        (void)strcpy(many + n, "]}}");
-        assert_int_equal(parse(many), i == 0 ? 0 : -1);
+            (void)buf_puts(&text, ",1");
+        assert_int_equal(buf_puts(&text, "]}}"), 0);
+        assert_int_equal(parse(text.data), i == 0 ? 0 : -1);
     }
-    free(many);
 }
 
 static void buffers(void **state)
