@@ -49,6 +49,8 @@ static void classic(void **state)
     assert_int_equal(o.port, 80);
     assert_int_equal(o.level, LOG_DEBUG);
     assert_string_equal(o.access_token, "t");
+    assert_string_equal(o.jupyter_host, "http://x");
+    assert_null(o.jupyter_token);
     assert_null(o.entrypoint);
     assert_int_equal(PARSE(&o, &e, "--init", "--", "sh", "--port"), 0);
     assert_string_equal(o.entrypoint[0], "sh");
