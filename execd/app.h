@@ -86,8 +86,8 @@ void app_leave(struct app *app, int status);
 int app_take_jupyter(struct app *app, struct err *e);
 /* When the sandbox opens, before the entrypoint: which kernels run code. */
 int app_open_code(struct app *app, struct err *e);
-/* Once the sandbox is open: listens where the code interpreter's client looks for a Jupyter server, if
- * there is none and the image has a python of its own. */
+/* Once the sandbox is open: listens where the code interpreter's client looks for a Jupyter server, if the
+ * image has a python of its own, or a server elsewhere; never where that of the image itself will be. */
 void app_open_probe(struct app *app);
 /* The program of a sandbox: looked up and started with app->base.
  * -1: nothing was started; err names the program and the reason. */

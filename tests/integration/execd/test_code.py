@@ -13,6 +13,7 @@ import threading
 import pytest
 
 from agentlib import Fifo, Stream, binary, processes
+from codelib import Codes, Run
 
 PLOT = '''
 def get_fignums(): return sorted(figures)
@@ -33,73 +34,6 @@ class Figure:
     def savefig(self, out, format, **kw): out.write(b"png of %d" % self.n)
     def __repr__(self): return "<Figure %d>" % self.n
 '''
-
-
-class Run:
-    """What the events of one execution say."""
-
-    def __init__(self, events):
-        self.kinds = [e["type"] for e in events if e["type"] != "ping"]
-        self.id = events[0]["text"]
-        self.out = "".join(e["text"] for e in events if e["type"] == "stdout")
-        self.err = "".join(e["text"] for e in events if e["type"] == "stderr")
-        self.results = [e["results"] for e in events if e["type"] == "result"]
-        self.count = next((e["execution_count"] for e in events if e["type"] == "execution_count"), None)
-        self.error = events[-1].get("error")
-        assert self.kinds[0] == "init" and self.kinds.count("init") == 1
-        assert [k for k in self.kinds if k in ("error", "execution_complete")] == [self.kinds[-1]]
-        assert all("eid" not in e for e in events)
-
-    @property
-    def text(self):
-        assert not self.error, self.error
-        return self.results[-1]["text"] if self.results else None
-
-
-class Codes:
-    def __init__(self, agent):
-        self.agent = agent
-
-    def post(self, code, context):
-        conn = self.agent.connect()
-        conn.request("POST", "/code", json.dumps({"code": code, "context": context}), self.agent.headers)
-        resp = conn.getresponse()
-        if resp.status != 200:
-            body = json.loads(resp.read())
-            conn.close()
-            return resp.status, body["code"], body["message"]
-        return Stream(conn, resp)
-
-    def start(self, code, context=None, language="python"):
-        stream = self.post(code, {"id": context} if context else {"language": language})
-        assert isinstance(stream, Stream), stream
-        return stream
-
-    def run(self, code, context=None, language="python"):
-        stream = self.start(code, context, language)
-        run = Run(stream.rest())
-        stream.close()
-        return run
-
-    def sh(self, code, context=None):
-        return self.run(code, context, "bash")
-
-    def context(self, language="python", **fields):
-        resp = self.agent.request("POST", "/code/context", {"language": language, **fields})
-        body = json.loads(resp.data)
-        assert resp.status == 200, body
-        return body["id"]
-
-    def list(self, **query):
-        resp = self.agent.request("GET", "/code/contexts", **query)
-        assert resp.status == 200, resp.data
-        return json.loads(resp.data)
-
-    def delete(self, ident):
-        return self.agent.request("DELETE", f"/code/contexts/{ident}").status
-
-    def interrupt(self, ident):
-        return self.agent.request("DELETE", "/code", id=ident).status
 
 
 @pytest.fixture
@@ -679,7 +613,8 @@ def listens(pid, port):
     return any(r.split()[1] == f"0100007F:{port:04X}" and r.split()[3] == "0A" for r in rows)
 
 
-@pytest.mark.parametrize("env, wanted", [({}, True), ({"JUPYTER_HOST": "http://127.0.0.1:1"}, False),
+@pytest.mark.parametrize("env, wanted", [({}, True), ({"JUPYTER_HOST": "http://localhost:44771"}, False),
+                                         ({"JUPYTER_HOST": "http://127.0.0.1:1"}, True),
                                          ({"JUPYTER_PORT": "1"}, False), ({"PATH": "/nowhere"}, False)])
 def test_the_listener_of_the_code_interpreters_client(env, wanted):
     """In a network namespace of its own, where nobody else has the port."""
