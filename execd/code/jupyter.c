@@ -28,9 +28,11 @@ struct run {
     char id[RAND_UUID_TEXT]; /* of its message; "": there is none */
     char *code;              /* until it is sent */
     bool sent;
-    bool begun;
-    bool interrupt; /* wanted once it has */
-    bool idle;      /* its output is over */
+    bool busy;        /* the kernel has it */
+    bool begun;       /* the code itself: before that some kernels lose an interrupt */
+    bool interrupt;   /* wanted once it has */
+    bool interrupted; /* was wanted */
+    bool idle;        /* its output is over */
     bool replied;
     bool told; /* an error */
     int64_t count;
@@ -185,7 +187,9 @@ static int attach(struct kernel *k, struct err *e)
 
 static void arm_quiet(struct kernel *k)
 {
-    (void)loop_timer_set(k->home->server.rest.loop, &k->quiet, clock_mono_ms() + JUPYTER_QUIET_MS);
+    int ms = k->run.idle && k->run.interrupted ? JUPYTER_CUT_MS : JUPYTER_QUIET_MS;
+
+    (void)loop_timer_set(k->home->server.rest.loop, &k->quiet, clock_mono_ms() + ms);
 }
 
 static void arm_watch(struct kernel *k, int ms)
@@ -414,7 +418,6 @@ static void post_interrupt(struct kernel *k);
 static void on_begun(struct kernel *k)
 {
     k->run.begun = true;
-    k->abandoned = false;
     if (k->run.interrupt)
         post_interrupt(k);
     k->run.interrupt = false;
@@ -430,9 +433,11 @@ static bool take_own(struct kernel *k)
         k->run.count = m->count;
     switch (m->type) {
     case JUPYTER_STREAM:
+        on_begun(k);
         return !shown || put_text(k);
     case JUPYTER_RESULT:
     case JUPYTER_DISPLAY:
+        on_begun(k);
         if (shown)
             k->ev->on_result(k->owner, m->type == JUPYTER_RESULT ? m->count : 0, m->data);
         break;
@@ -444,8 +449,8 @@ static bool take_own(struct kernel *k)
         on_begun(k);
         break;
     case JUPYTER_STATUS:
-        if (m->state == JUPYTER_STATE_BUSY)
-            on_begun(k);
+        k->run.busy = k->run.busy || m->state == JUPYTER_STATE_BUSY;
+        k->abandoned = k->abandoned && !k->run.busy;
         k->run.idle = k->run.idle || m->state == JUPYTER_STATE_IDLE;
         break;
     case JUPYTER_REPLY:
@@ -597,8 +602,8 @@ static void on_start_time(struct loop_timer *t)
     unref(k);
 }
 
-/* One of the two ends of the execution is missing. Its output is over with the idle status; without that some may
- * be on its way, and none must be missing from a success. */
+/* One of the two ends of the execution is missing. Its output is over with the idle status; without that some may be
+ * on its way. Without the reply nobody knows how it ended: an interrupt may hit a kernel outside of the code. */
 static void on_quiet(struct loop_timer *t)
 {
     struct kernel *k = CONTAINER_OF(t, struct kernel, quiet);
@@ -609,8 +614,11 @@ static void on_quiet(struct loop_timer *t)
         return;
     }
     k->refs++;
-    if (k->run.idle) {
+    if (k->run.idle && k->run.told) {
         run_done(k);
+    } else if (k->run.idle) {
+        (void)err_set(&e, ERRC_BAD_GATEWAY, "the kernel did not say how the execution ended");
+        judge(k, k->run.interrupted ? "KeyboardInterrupt" : "KernelError", &e);
     } else {
         (void)err_set(&e, ERRC_BAD_GATEWAY,
                       "the kernel did not say where its output ends; some may be missing");
@@ -625,6 +633,8 @@ static void on_watch(struct loop_timer *t)
     struct kernel *k = CONTAINER_OF(t, struct kernel, watch);
 
     arm_watch(k, JUPYTER_WATCH_MS);
+    if (k->run.interrupt && k->run.busy) /* a kernel that does not say when code begins */
+        on_begun(k);
     if (!k->held && !k->lost)
         check_begin(k);
 }
@@ -696,6 +706,7 @@ static int interrupt(struct kernel *k, struct err *e)
     if (k->run.begun || k->abandoned) /* what still runs there is in its way */
         post_interrupt(k);
     k->run.interrupt = !k->run.begun;
+    k->run.interrupted = true;
     return 0;
 }
 

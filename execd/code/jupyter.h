@@ -24,6 +24,7 @@ enum {
     JUPYTER_START_MS = 60000,  /* from the session to the kernel's answer */
     JUPYTER_LOST_MS = 10000,   /* how long a server that was there is looked for */
     JUPYTER_QUIET_MS = 10000,  /* between the two ends of an execution, without a message */
+    JUPYTER_CUT_MS = 1000,     /* when it was interrupted: the reply is then lost as a rule */
     JUPYTER_BEGIN_MS =
         2000, /* after which code that does not end makes the server be asked for its kernel */
     JUPYTER_WATCH_MS = 10000, /* and again */
