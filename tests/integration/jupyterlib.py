@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 
+from harness import wait_for
+
 DEADLINE = 60
 TOKEN = "f00d"
 
@@ -75,7 +77,15 @@ class Jupyter:
         watchdog.cancel()
         assert self.port and self.proc.poll() is None, "".join(said)
         threading.Thread(target=self.proc.stderr.read, daemon=True).start()
+        wait_for("the server's port", self.answers)
         return self
+
+    def answers(self):
+        """It names its port before it listens there."""
+        try:
+            return self.get("api")["version"]
+        except OSError:
+            return None
 
     def stop(self, sig=signal.SIGTERM):
         if self.proc and self.proc.poll() is None:
@@ -119,7 +129,11 @@ class Relay:
                 client, _ = self.listener.accept()
             except OSError:
                 return
-            server = socket.create_connection(("127.0.0.1", self.to))
+            try:
+                server = socket.create_connection(("127.0.0.1", self.to))
+            except OSError:  # the client sees a cut connection
+                client.close()
+                continue
             self.pairs.append((client, server))
             for a, b in ((client, server), (server, client)):
                 threading.Thread(target=self.copy, args=(a, b), daemon=True).start()
