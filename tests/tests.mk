@@ -156,7 +156,7 @@ relink: build/execd ## build/relink/: the agent's objects and link command, to l
 # ---- everything --------------------------------------------------------------------------------
 
 # what looks at SANDGATE_SOAK
-soak_tests := crash or soak or load or hooks or burst or torture or expiry or restart or snapshots or streams or tls
+soak_tests := crash or soak or sanitized or load or hooks or burst or torture or expiry or restart or snapshots or streams or tls
 
 .PHONY: soak
 soak: ## what takes longer: the crash matrix, cycles and bursts with bigger counts (SOAK=50), longer fuzzing

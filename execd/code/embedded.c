@@ -23,6 +23,8 @@ enum {
     CODE_MAX = 8 << 20, /* the agent's own bodies are smaller */
     TAIL_MAX = 512,     /* what a program that does not start said last */
     HELD_MAX = 2 * EMBEDDED_CHUNK,
+    AGAIN_MS = 300, /* after the first SIGINT, then twice as long each time */
+    AGAIN_MAX = 5,
     CLOSED_WAIT_MS = 1000, /* between the end of the driver's socket and that of its program */
 };
 
@@ -43,13 +45,15 @@ static const struct language {
     const char *args[4];
     const char *first; /* sent as code once the program runs; NULL: nothing */
     const char *first_end;
+    bool forgets; /* an interrupt now and then */
 } languages[] = {
     { "python",
       { "python3", "python", NULL },
       { "-u", "-c", python_start, NULL },
       kernel_driver_py,
-      kernel_driver_py_end },
-    { "bash", { "bash", "sh", NULL }, { "-c", kernel_driver_sh, NULL }, NULL, NULL },
+      kernel_driver_py_end,
+      false },
+    { "bash", { "bash", "sh", NULL }, { "-c", kernel_driver_sh, NULL }, NULL, NULL, true },
 };
 
 enum phase { PHASE_STARTING, PHASE_IDLE, PHASE_BUSY, PHASE_OVER };
@@ -76,6 +80,8 @@ struct kernel {
     struct outlet outs[2];
     struct loop_timer timer; /* the start's deadline, then: go on after a hold */
     struct loop_timer closed;
+    struct loop_timer again; /* the next of several SIGINTs */
+    unsigned interrupts;
     char tail[TAIL_MAX]; /* of stderr, before it was ready */
     size_t tail_len;
     enum phase phase;
@@ -235,6 +241,7 @@ static void let_go(struct kernel *k)
     }
     loop_timer_clear(l, &k->timer);
     loop_timer_clear(l, &k->closed);
+    loop_timer_clear(l, &k->again);
     if (!k->caged)
         k->child.pid = 0;
     k->phase = PHASE_OVER;
@@ -469,6 +476,25 @@ static size_t control_read(struct kernel *k)
 
 /* ---- messages ---- */
 
+/* bash forgets that it got a SIGINT when the program that it waits for ends well all the same, which the last one of a
+ * pipeline does when the signal meets it before its exec: one in twenty. It gets another one while the code runs on. */
+static int send_interrupt(struct kernel *k)
+{
+    const int64_t wait_ms = (int64_t)AGAIN_MS << k->interrupts;
+
+    if (k->lang->forgets && k->interrupts++ < AGAIN_MAX)
+        (void)loop_timer_set(k->home->loop, &k->again, clock_mono_ms() + wait_ms);
+    return kill(-k->child.pid, SIGINT);
+}
+
+static void on_again(struct loop_timer *t)
+{
+    struct kernel *k = CONTAINER_OF(t, struct kernel, again);
+
+    if (k->phase == PHASE_BUSY && !k->exited)
+        (void)send_interrupt(k);
+}
+
 static void on_frame(struct kernel *k, const struct frame *fr)
 {
     char id[RAND_UUID_TEXT];
@@ -488,7 +514,7 @@ static void on_frame(struct kernel *k, const struct frame *fr)
     case FRAME_BUSY:
         k->begun = true;
         if (k->interrupt)
-            (void)kill(-k->child.pid, SIGINT);
+            (void)send_interrupt(k);
         break;
     case FRAME_RESULT:
         k->ev->on_result(k->owner, fr->count, fr->data);
@@ -500,6 +526,7 @@ static void on_frame(struct kernel *k, const struct frame *fr)
         k->ev->on_error(k->owner, fr->ename, fr->evalue, fr->traceback);
         break;
     case FRAME_IDLE:
+        loop_timer_clear(k->home->loop, &k->again);
         k->phase = PHASE_IDLE;
         k->ev->on_idle(k->owner, fr->count);
         break;
@@ -637,6 +664,7 @@ static int execute(struct kernel *k, const char *code, struct err *e)
         return -1;
     k->phase = PHASE_BUSY;
     k->begun = k->interrupt = false;
+    k->interrupts = 0;
     return 0;
 }
 
@@ -645,7 +673,8 @@ static int interrupt(struct kernel *k, struct err *e)
     if (k->phase != PHASE_BUSY || k->exited)
         return 0;
     k->interrupt = true;
-    if (k->begun && kill(-k->child.pid, SIGINT) < 0)
+    k->interrupts = 0;
+    if (k->begun && send_interrupt(k) < 0)
         return err_sys(e, errno, "interrupt the kernel");
     return 0;
 }
@@ -778,6 +807,7 @@ static struct kernel *make_kernel(struct embedded *em, const struct language *la
     k->control.on_event = on_control;
     k->timer.on_fire = on_timer;
     k->closed.on_fire = on_closed;
+    k->again.on_fire = on_again;
     k->out = BUF_INIT(CODE_MAX);
     frames_init(&k->frames);
     for (i = 0; i < 2; i++)

@@ -103,6 +103,7 @@ class Gateway:
         self.key = "key-" + secrets.token_hex(8)
         self.config = self.dir / "sandgate.toml"
         self.process, self.port, self.instance, self.starts = None, None, None, 0
+        agent_dir = agent_dir or os.environ.get("SANDGATE_TEST_AGENT")
         agent = f'[agent]\ndir = "{agent_dir}"\n' if agent_dir else ""
         self.config.write_text(
             f'[server]\nhost = "127.0.0.1"\nport = 0\napi_key = "{self.key}"\n'

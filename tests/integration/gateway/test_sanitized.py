@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import threading
 
 import pytest
@@ -107,3 +108,30 @@ def test_main_path(make_gateway, tmp_path, variant):
     for report in REPORT:
         assert report not in gw.log_text(), gw.log_text()[-6000:]
         assert report not in agent_log, agent_log[-6000:]
+
+
+# every subject of the agent by its official clients; the whole of them in the soak run
+SUITE = ["sdk/test_sdk_commands.py", "sdk/test_sdk_files.py", "sdk/test_code_interpreter.py", "sdk/test_sdk_metrics.py",
+         "sdk/test_sdk_isolated.py", "proxy/test_pty_proxied.py"]
+# memory is larger under ASan, and the sanitized agent needs the C library of the image
+NOT = "not 300_megabytes and not shell_only and not images"
+SOAK = "SANDGATE_SOAK" in os.environ
+
+
+def test_sdk_suite(tmp_path):
+    """A report ends the agent, and with it the test that caused it (-fno-sanitize-recover)."""
+    env = {**os.environ, "SANDGATE_TEST_AGENT": str(agent_with_libraries(tmp_path / "agent"))}
+    here = ROOT / "tests/integration"
+    chosen = NOT if SOAK else NOT + " and not proxy and not async"
+    files = [here / name for name in (SUITE if SOAK else SUITE[:-1])]
+    done = subprocess.run([sys.executable, "-m", "pytest", "-c", here / "pytest.ini", "-q", "-k", chosen, *files],
+                          env=env, cwd=ROOT, capture_output=True, text=True, timeout=1500)
+    assert done.returncode == 0, done.stdout[-6000:]
+
+
+@pytest.mark.skipif(not SOAK, reason="takes minutes: make soak")
+def test_agents_suite(tmp_path):
+    env = {**os.environ, "EXECD": str(ROOT / "build/asan/execd"), "ASAN_OPTIONS": "detect_leaks=1"}
+    done = subprocess.run([sys.executable, "-m", "pytest", "-c", ROOT / "tests/integration/pytest.ini", "-q",
+                           ROOT / "tests/integration/execd"], env=env, cwd=ROOT, capture_output=True, text=True, timeout=1500)
+    assert done.returncode == 0, done.stdout[-6000:]
