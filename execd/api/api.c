@@ -24,6 +24,21 @@ static int ping_get(void *app, struct http_req *rq, struct http_resp *rs, struct
     return 0;
 }
 
+/* contract/execd.md 12.5. What starts us there is POST /internal/init; here it is the claim, which knows a secret. */
+static int ready_get(void *arg, struct http_req *rq, struct http_resp *rs, struct err *e)
+{
+    const struct app *app = arg;
+    const bool open = app->state == APP_OPEN;
+    json_t *v = open ? json_pack("{s:b,s:s,s:i}", "initialized", 1, "sandboxId", app->opt.id,
+                                 "generation", 1)
+                     : json_pack("{s:b}", "initialized", 0);
+    char *text = v ? json_dumps(v, JSON_COMPACT) : NULL;
+
+    (void)rq;
+    json_decref(v);
+    return http_resp_json(rs, open ? 200 : 503, text, e);
+}
+
 /* As the agent, as an account and in a session: the handler looks at its route (scope.h). */
 #define FILE_ROUTE(method, path, handler, max_body, sink)                                          \
     { method, path, handler, HTTP_BLOCKING, max_body, sink },                                      \
@@ -34,6 +49,7 @@ static int ping_get(void *app, struct http_req *rq, struct http_resp *rs, struct
 
 const struct http_route api_routes[] = {
     { "GET", "/ping", ping_get, HTTP_OPEN, 0, NULL },
+    { "GET", "/ready", ready_get, HTTP_OPEN, 0, NULL },
     { "POST", AGENT_CLAIM_PATH, claim_post, HTTP_OPEN, AGENT_CLAIM_MAX, NULL },
     { "POST", AGENT_DEADLINE_PATH, deadline_post, 0, DEADLINE_BODY_MAX, NULL },
     { "POST", "/command", command_post, 0, COMMAND_BODY_MAX, NULL },

@@ -24,6 +24,16 @@ def test_held_answers_ping_and_nothing_else(held):
         assert resp.status == 503 and set(json.loads(resp.data)) == {"code", "message"}
 
 
+def test_ready(held):
+    agent = held()
+    resp = agent.request("GET", "/ready")
+    assert (resp.status, json.loads(resp.data)) == (503, {"initialized": False})
+    claim(agent, entrypoint=["sleep", "1000"])
+    resp = agent.request("GET", "/ready", headers={})
+    assert resp.status == 200
+    assert json.loads(resp.data) == {"initialized": True, "sandboxId": "box-1", "generation": 1}
+
+
 def test_claim(held):
     agent = held(env={"FROM_IMAGE": "i", "BOTH": "image", "EXECD_ACCESS_TOKEN": "bait"})
     resp = claim(agent, env={"BOTH": "claim", "FROM_CLAIM": "c"},
